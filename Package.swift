@@ -1,0 +1,112 @@
+// swift-tools-version: 6.2
+// Bugle: a self-hosted push dispatcher. One target per concept, arrows point down only;
+// every C library has exactly one Swift importer.
+import PackageDescription
+
+let swiftSettings: [SwiftSetting] = [
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+]
+
+func room(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .target(name: name, dependencies: dependencies, swiftSettings: swiftSettings)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(name: name, dependencies: dependencies, swiftSettings: swiftSettings)
+}
+
+func systemLibrary(_ name: String, apt: String) -> Target {
+    .systemLibrary(name: name, path: "Sources/C/\(name)", providers: [.apt([apt])])
+}
+
+func shims(_ name: String, _ linked: [String] = []) -> Target {
+    .target(
+        name: name, path: "Sources/C/\(name)",
+        linkerSettings: linked.map { .linkedLibrary($0) })
+}
+
+let package = Package(
+    name: "bugle",
+    products: [.executable(name: "bugle", targets: ["Bugle"])],
+    targets: [
+        // The C floor.
+        shims("CLinux"),
+        systemLibrary("CRDKafka", apt: "librdkafka-dev"),
+        shims("CRDKafkaShims", ["rdkafka"]),
+        systemLibrary("CNGHTTP2", apt: "libnghttp2-dev"),
+        systemLibrary("COpenSSL", apt: "libssl-dev"),
+        shims("COpenSSLShims", ["ssl", "crypto"]),
+        systemLibrary("CHiredis", apt: "libhiredis-dev"),
+        systemLibrary("CYAML", apt: "libyaml-dev"),
+        systemLibrary("CMicroHTTPD", apt: "libmicrohttpd-dev"),
+        shims("CMicroHTTPDShims", ["microhttpd"]),
+        .target(
+            name: "CSimdJSON", path: "Sources/C/CSimdJSON",
+            cxxSettings: [.unsafeFlags(["-O2"])],
+            linkerSettings: [.linkedLibrary("simdjson"), .linkedLibrary("stdc++")]),
+
+        // Level 0 and 1.
+        room("Base"),
+        room("EventLoop", ["Base", "CLinux"]),
+        room("Telemetry", ["Base"]),
+
+        // Level 2.
+        room("Crypto", ["Base", "COpenSSL", "COpenSSLShims"]),
+        room("JSON", ["Base", "CSimdJSON"]),
+
+        // Level 3.
+        room("Kafka", ["Base", "EventLoop", "Telemetry", "CRDKafka", "CRDKafkaShims"]),
+        room("HTTP2", ["Base", "EventLoop", "Telemetry", "Crypto", "CNGHTTP2"]),
+        room("Redis", ["Base", "EventLoop", "Telemetry", "Crypto", "CHiredis"]),
+        room("Config", ["Base", "JSON", "CYAML"]),
+
+        // Level 4.
+        room("Gateways", ["Base", "Crypto", "JSON"]),
+        room("TokenIndex", ["Base", "EventLoop", "Telemetry", "Crypto", "JSON", "Redis"]),
+
+        // Level 5.
+        room(
+            "Pipeline",
+            [
+                "Base", "EventLoop", "Telemetry", "Crypto", "JSON", "Kafka", "HTTP2", "Gateways",
+                "TokenIndex", "Config",
+            ]),
+        room("Admin", ["Base", "Telemetry", "CMicroHTTPD", "CMicroHTTPDShims"]),
+        room("Simulator", ["Base", "EventLoop", "Telemetry", "Crypto", "JSON", "HTTP2"]),
+
+        // Level 6.
+        .executableTarget(
+            name: "Bugle",
+            dependencies: [
+                "Base", "EventLoop", "Telemetry", "Crypto", "JSON", "Kafka", "HTTP2", "Redis",
+                "Config", "Gateways", "TokenIndex", "Pipeline", "Admin", "Simulator", "CLinux",
+            ],
+            swiftSettings: swiftSettings),
+
+        // Tests: one suite per room, then the ones that need servers.
+        tests("BaseTests", ["Base"]),
+        tests("EventLoopTests", ["EventLoop", "Base"]),
+        tests("TelemetryTests", ["Telemetry", "Base"]),
+        tests("CryptoTests", ["Crypto", "Base"]),
+        tests("JSONTests", ["JSON", "Base"]),
+        tests("KafkaTests", ["Kafka", "EventLoop", "Base"]),
+        tests("HTTP2Tests", ["HTTP2", "EventLoop", "Crypto", "Base"]),
+        tests("RedisTests", ["Redis", "EventLoop", "Base"]),
+        tests("ConfigTests", ["Config", "Base"]),
+        tests("GatewaysTests", ["Gateways", "Crypto", "JSON", "Base"]),
+        tests("TokenIndexTests", ["TokenIndex", "Redis", "EventLoop", "Base"]),
+        tests(
+            "PipelineTests",
+            [
+                "Pipeline", "Simulator", "Kafka", "HTTP2", "Gateways", "TokenIndex", "Config",
+                "EventLoop", "JSON", "Telemetry", "Base",
+            ]),
+        tests("AdminTests", ["Admin", "Telemetry", "Base"]),
+        tests("SimulatorTests", ["Simulator", "HTTP2", "EventLoop", "Crypto", "JSON", "Base"]),
+    ],
+    cxxLanguageStandard: .cxx17
+)

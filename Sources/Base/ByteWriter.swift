@@ -1,0 +1,173 @@
+// The one growable byte buffer of the data path. It owns its memory, keeps its capacity when it
+// is emptied, and knows the few renderings that requests and records need, so that no String is
+// built per message.
+
+/// A growable, reusable buffer of bytes.
+///
+/// Loop-confined: not `Sendable`. Appending is amortised O(n); `removeAll` keeps the memory.
+public final class ByteWriter {
+    @usableFromInline internal var base: UnsafeMutableRawPointer
+    @usableFromInline internal var capacity: Int
+
+    /// The number of bytes written.
+    public private(set) var count: Int
+
+    /// A buffer with room for `capacity` bytes before it grows.
+    public init(capacity: Int = 256) {
+        precondition(capacity >= 0)
+        self.capacity = max(capacity, 16)
+        self.base = .allocate(byteCount: self.capacity, alignment: 16)
+        self.count = 0
+    }
+
+    deinit { base.deallocate() }
+
+    /// The written bytes; valid until the next mutation.
+    public var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: base, count: count) }
+
+    /// Empties the buffer and keeps its memory.
+    public func removeAll() { count = 0 }
+
+    /// Drops everything after the first `count` bytes.
+    public func truncate(to count: Int) {
+        precondition(count >= 0 && count <= self.count)
+        self.count = count
+    }
+
+    /// Makes room for `extra` more bytes.
+    public func reserve(_ extra: Int) {
+        if count + extra > capacity { grow(to: count + extra) }
+    }
+
+    private func grow(to minimum: Int) {
+        let larger = max(minimum, capacity * 2)
+        let memory = UnsafeMutableRawPointer.allocate(byteCount: larger, alignment: 16)
+        memory.copyMemory(from: base, byteCount: count)
+        base.deallocate()
+        base = memory
+        capacity = larger
+    }
+
+    /// Lets `body` write up to `size` bytes at the end; it returns how many it wrote.
+    public func appendUninitialized(
+        _ size: Int, _ body: (UnsafeMutableRawBufferPointer) -> Int
+    ) {
+        reserve(size)
+        let written = body(UnsafeMutableRawBufferPointer(start: base + count, count: size))
+        precondition(written >= 0 && written <= size)
+        count += written
+    }
+
+    /// Appends one byte.
+    public func append(_ byte: UInt8) {
+        if count == capacity { grow(to: count + 1) }
+        base.storeBytes(of: byte, toByteOffset: count, as: UInt8.self)
+        count += 1
+    }
+
+    /// Appends raw bytes.
+    public func append(_ source: UnsafeRawBufferPointer) {
+        guard let start = source.baseAddress, source.count > 0 else { return }
+        if count + source.count > capacity { grow(to: count + source.count) }
+        (base + count).copyMemory(from: start, byteCount: source.count)
+        count += source.count
+    }
+
+    /// Appends the bytes of an array.
+    public func append(_ source: [UInt8]) { source.withUnsafeBytes { append($0) } }
+
+    /// Appends a literal.
+    public func append(_ text: StaticString) {
+        append(UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
+    }
+
+    /// Appends the UTF-8 of a string.
+    public func append(_ text: String) {
+        var text = text
+        text.withUTF8 { append(UnsafeRawBufferPointer($0)) }
+    }
+
+    /// Appends a decimal number.
+    public func append(decimal value: Int64) {
+        reserve(20)
+        var magnitude = value.magnitude
+        if value < 0 { append(0x2D) }
+        var digits = 1
+        var bound: UInt64 = 10
+        while digits < 20 && magnitude >= bound {
+            digits += 1
+            let (next, overflow) = bound.multipliedReportingOverflow(by: 10)
+            if overflow { break }
+            bound = next
+        }
+        var position = count + digits
+        count = position
+        repeat {
+            position -= 1
+            base.storeBytes(
+                of: 0x30 + UInt8(truncatingIfNeeded: magnitude % 10), toByteOffset: position,
+                as: UInt8.self)
+            magnitude /= 10
+        } while magnitude > 0
+    }
+
+    /// Appends lower-case hex.
+    public func append(hex source: UnsafeRawBufferPointer) {
+        reserve(source.count * 2)
+        for byte in source {
+            append(Hex.digit(byte >> 4))
+            append(Hex.digit(byte & 15))
+        }
+    }
+
+    /// Appends a quoted JSON string (RFC 8259), escaping as little as the grammar allows.
+    ///
+    /// Ill-formed UTF-8 is the caller's fault: bytes from 0x80 up are copied as they are.
+    public func append(jsonString source: UnsafeRawBufferPointer) {
+        reserve(source.count + 2)
+        append(0x22)
+        var start = 0
+        var index = 0
+        while index < source.count {
+            let byte = source[index]
+            if byte >= 0x20 && byte != 0x22 && byte != 0x5C {
+                index += 1
+                continue
+            }
+            append(UnsafeRawBufferPointer(rebasing: source[start..<index]))
+            appendEscaped(byte)
+            index += 1
+            start = index
+        }
+        append(UnsafeRawBufferPointer(rebasing: source[start..<index]))
+        append(0x22)
+    }
+
+    /// Appends a quoted JSON string (RFC 8259).
+    public func append(jsonString text: String) {
+        var text = text
+        text.withUTF8 { append(jsonString: UnsafeRawBufferPointer($0)) }
+    }
+
+    private func appendEscaped(_ byte: UInt8) {
+        append(0x5C)
+        switch byte {
+        case 0x22, 0x5C: append(byte)
+        case 0x0A: append(0x6E)
+        case 0x0D: append(0x72)
+        case 0x09: append(0x74)
+        default:
+            append("u00")
+            append(Hex.digit(byte >> 4))
+            append(Hex.digit(byte & 15))
+        }
+    }
+}
+
+extension ByteWriter {
+    /// A copy of the written bytes.
+    public var array: [UInt8] { Array(bytes) }
+
+    /// The written bytes as text, with ill-formed UTF-8 repaired.
+    public var text: String { String(decoding: bytes, as: UTF8.self) }
+}

@@ -1,0 +1,3 @@
+// What Swift cannot import from OpenSSL's headers: function-like macros.
+#pragma once
+#include <openssl/ssl.h>

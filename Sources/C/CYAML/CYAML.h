@@ -1,0 +1,3 @@
+// libyaml 0.2; imported by Config only.
+#pragma once
+#include <yaml.h>

@@ -1,13 +1,19 @@
-// What Swift's Glibc module hides: epoll, eventfd, signalfd, accept4, prctl, and options of sockets.
+// What Swift's Glibc module hides: epoll, eventfd, signalfd, accept4, prctl.
+// _GNU_SOURCE stays out of this header: it changes types that the Glibc module also defines.
 #pragma once
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/timerfd.h>
+
+/// Fills an epoll event whose data is a 64-bit number.
+static inline struct epoll_event bugle_epoll_event(uint32_t events, uint64_t data) {
+    struct epoll_event event = {.events = events, .data = {.u64 = data}};
+    return event;
+}
+
+/// accept4 with SOCK_NONBLOCK and SOCK_CLOEXEC, the peer's address not asked for.
+int bugle_accept(int listener);
+
+/// prctl(PR_SET_NAME), which is variadic.
+int bugle_set_thread_name(const char *name);

@@ -1,0 +1,92 @@
+public import Base
+public import Crypto
+internal import Synchronization
+
+/// The provider tokens of one team and key, for every lane and connection of the process.
+///
+/// Any thread may ask; one of them mints while the others wait some thirty microseconds.
+public final class APNsCredential: Sendable {
+    /// The team's id, the `iss` of the tokens.
+    public let teamID: String
+    /// The key's id, the `kid` of the tokens.
+    public let keyID: String
+
+    private let source: Mutex<APNsTokenSource>
+
+    /// A credential from a key in PEM; `setting` names the part of the configuration in errors.
+    public init(
+        teamID: String, keyID: String, pem: String, setting: String,
+        random: SeededRandom = .fromSystem()
+    ) throws(KeyError) {
+        for (id, name) in [(teamID, "team_id"), (keyID, "key_id")] {
+            guard id.utf8.count == 10, id.utf8.allSatisfy(Self.isAlphanumeric) else {
+                throw KeyError(
+                    setting: "\(setting).\(name)",
+                    problem: "must be the 10 letters and digits that Apple shows for it")
+            }
+        }
+        let key = try SigningKey(pem: pem, for: .es256, setting: "\(setting).key")
+        self.teamID = teamID
+        self.keyID = keyID
+        source = Mutex(
+            APNsTokenSource(teamID: teamID, keyID: keyID, key: key, random: random))
+    }
+
+    private static func isAlphanumeric(_ byte: UInt8) -> Bool {
+        (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte | 0x20)
+    }
+
+    /// The token to send with.
+    public func token(
+        at now: MonotonicTime, wall: UnixMillis
+    ) throws(OpenSSLError) -> ProviderToken {
+        try source.withLock { source throws(OpenSSLError) in
+            try source.token(at: now, wall: wall)
+        }
+    }
+
+    /// The token to send with after APNs refused one as expired.
+    public func token(
+        insteadOf generation: UInt64, at now: MonotonicTime, wall: UnixMillis
+    ) throws(OpenSSLError) -> ProviderToken {
+        try source.withLock { source throws(OpenSSLError) in
+            try source.token(insteadOf: generation, at: now, wall: wall)
+        }
+    }
+
+    /// How old the current token is; nil before the first.
+    public func age(at now: MonotonicTime) -> TimeSpan? { source.withLock { $0.age(at: now) } }
+
+    /// How many tokens were minted.
+    public var mintCount: UInt64 { source.withLock { $0.mintCount } }
+}
+
+/// Every APNs credential of the process, one for each team and key: apps that share a key share
+/// its token, or APNs answers `TooManyProviderTokenUpdates`.
+public final class ProviderTokenCache: Sendable {
+    private struct Entry: Sendable {
+        let credential: APNsCredential
+        let keyDigest: SHA256Digest
+    }
+
+    private let entries = Mutex<[String: Entry]>([:])
+
+    /// An empty cache.
+    public init() {}
+
+    /// The credential of a team and key: the one that is there, or a new one if there is none or
+    /// the key's text is another.
+    public func credential(
+        teamID: String, keyID: String, pem: String, setting: String
+    ) throws(KeyError) -> APNsCredential {
+        try entries.withLock { entries throws(KeyError) in
+            let name = "\(teamID).\(keyID)"
+            let digest = SHA256Digest(of: pem)
+            if let entry = entries[name], entry.keyDigest == digest { return entry.credential }
+            let credential = try APNsCredential(
+                teamID: teamID, keyID: keyID, pem: pem, setting: setting)
+            entries[name] = Entry(credential: credential, keyDigest: digest)
+            return credential
+        }
+    }
+}

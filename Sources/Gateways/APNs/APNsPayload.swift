@@ -1,0 +1,94 @@
+internal import Base
+internal import JSON
+
+/// Writes APNs payloads: `aps`, the event's data beside it, and our block.
+internal enum APNsPayload {
+    /// The members of the payload that an event's data cannot set.
+    static func isProtected(_ name: UnsafeRawBufferPointer) -> Bool {
+        name.spells("aps") || name.spells(PayloadBlock.key)
+    }
+
+    /// Writes the whole payload.
+    static func write(
+        _ content: borrowing PushContent, as type: APNsPushType, to writer: ByteWriter,
+        _ notes: inout RenderingNotes
+    ) {
+        writer.append("{\"aps\":")
+        writeAPS(content, as: type, to: writer)
+        writer.append(",\"bugle\":")
+        let image = content.notification?.image
+        PayloadBlock.write(content, image: image, to: writer)
+        if writeData(content.data, to: writer) { notes.insert(.droppedReservedKeys) }
+        writer.append(0x7D)
+    }
+
+    /// Writes the payload of a device management push: the event's data and nothing else.
+    static func writeManagement(_ content: borrowing PushContent, to writer: ByteWriter) {
+        if let data = content.data { data.writeCompact(to: writer) } else { writer.append("{}") }
+    }
+
+    /// Writes the data's members with a comma before each; tells whether some were left out.
+    private static func writeData(_ data: JSONValue?, to writer: ByteWriter) -> Bool {
+        guard let data else { return false }
+        var dropped = false
+        data.forEachMember { name, value in
+            guard !isProtected(name) else {
+                dropped = true
+                return
+            }
+            guard value.isLast(named: name, in: data) else { return }
+            writer.append(0x2C)
+            writer.append(jsonString: name)
+            writer.append(0x3A)
+            value.writeCompact(to: writer)
+        }
+        return dropped
+    }
+
+    /// Writes the `aps` object.
+    static func writeAPS(
+        _ content: borrowing PushContent, as type: APNsPushType, to writer: ByteWriter
+    ) {
+        var aps = JSONObjectWriter(writer)
+        switch type {
+        case .background:
+            aps.integer("content-available", 1)
+        case .controls, .widgets:
+            aps.bool("content-changed", true)
+        case .liveactivity:
+            aps.integer("timestamp", content.now.seconds)
+        default:
+            if let notification = content.notification {
+                writeNotification(notification, unread: content.unread, into: &aps)
+            } else if let unread = content.unread, type == .alert {
+                aps.integer("badge", unread)
+            }
+        }
+        aps.end()
+    }
+
+    private static func writeNotification(
+        _ notification: borrowing NotificationContent, unread: Int64?,
+        into aps: inout JSONObjectWriter
+    ) {
+        if notification.hasAlert {
+            aps.name("alert")
+            var alert = JSONObjectWriter(aps.bytes)
+            for entry in notification.entries {
+                if case .alert(let name) = entry.word.apns { alert.value(name, entry.value) }
+            }
+            alert.end()
+        }
+        for entry in notification.entries {
+            switch entry.word.apns {
+            case .aps(let name): aps.value(name, entry.value)
+            case .flag(let name) where entry.value.bool == true: aps.integer(name, 1)
+            default: break
+            }
+        }
+        if notification.badge == nil, let unread { aps.integer("badge", unread) }
+        if notification.image != nil, !notification.asksForExtension {
+            aps.integer("mutable-content", 1)
+        }
+    }
+}

@@ -1,0 +1,248 @@
+// Builds APNs requests. Everything is written straight into the request's own buffers; after
+// warm-up a push without an override allocates nothing.
+
+public import Base
+internal import JSON
+
+/// What APNs requests of one app share.
+public struct APNsSettings: Sendable {
+    /// The host of production addresses, with a port if it is not 443.
+    public var productionAuthority: String
+    /// The host of sandbox addresses, with a port if it is not 443.
+    public var sandboxAuthority: String
+    /// The app's bundle id.
+    public var topic: String
+
+    /// The settings of an app; the hosts are Apple's unless others are given.
+    public init(
+        topic: String, productionAuthority: String = "api.push.apple.com",
+        sandboxAuthority: String = "api.sandbox.push.apple.com"
+    ) {
+        self.topic = topic
+        self.productionAuthority = productionAuthority
+        self.sandboxAuthority = sandboxAuthority
+    }
+}
+
+/// Builds the requests of one app.
+///
+/// Loop-confined: it keeps scratch memory between calls.
+public final class APNsRenderer {
+    private let settings: APNsSettings
+    private let scratch = ByteWriter(capacity: 1024)
+    private lazy var parser = JSONParser(maximumBytes: 1 << 20)
+
+    /// A renderer for one app.
+    public init(_ settings: APNsSettings) { self.settings = settings }
+
+    /// Builds one request. `authorization` is nil where a client certificate stands in.
+    ///
+    /// Unless the result is `.request`, the request is empty afterwards.
+    public func render(
+        _ content: borrowing PushContent, to target: borrowing PushTarget,
+        authorization: ProviderToken?, into request: OutboundRequest
+    ) -> Rendering {
+        request.reset()
+        if content.isOver { return .expired }
+        var plan: Plan
+        do throws(ContentError) {
+            plan = try self.plan(content, target)
+        } catch {
+            return .rejected(reason: .invalidContent, detail: error.description)
+        }
+        guard isHeaderText(plan.topic) else {
+            return .rejected(
+                reason: .malformedTopic, detail: "the topic must be printable ASCII without blanks")
+        }
+        guard writeHead(content, target, plan, authorization, request) else {
+            request.reset()
+            return .malformedToken(detail: Self.tokenProblem(target.token))
+        }
+        writeTail(content, &plan, request)
+        if let refusal = writeBody(content, &plan, request) {
+            request.reset()
+            return refusal
+        }
+        return .request(plan.notes)
+    }
+
+    /// What was decided about a push before anything is written.
+    private struct Plan {
+        var type: APNsPushType
+        var priority: APNsPriority
+        var topic: String
+        var override: APNsOverride?
+        var notes = RenderingNotes()
+    }
+
+    private func plan(
+        _ content: borrowing PushContent, _ target: borrowing PushTarget
+    ) throws(ContentError) -> Plan {
+        let override: APNsOverride? =
+            if let apns = content.apns { try APNsOverride(apns) } else { nil }
+        let topic = target.apnsTopic ?? settings.topic
+        let isVisible = content.isVisible || override?.isVisible ?? false
+        let type = override?.type ?? type(of: target.kind, topic, isVisible: isVisible)
+        return Plan(
+            type: type, priority: override?.priority ?? type.priority(for: content.priority),
+            topic: topic, override: override)
+    }
+
+    private func type(of kind: AddressKind, _ topic: String, isVisible: Bool) -> APNsPushType {
+        switch kind {
+        case .alert: topic.hasSuffix(".voip") ? .voip : isVisible ? .alert : .background
+        case .voip: .voip
+        case .complication: .complication
+        case .controls: .controls
+        case .fileprovider: .fileprovider
+        case .liveactivity: .liveactivity
+        case .location: .location
+        case .mdm: .mdm
+        case .pushtotalk: .pushtotalk
+        case .widgets: .widgets
+        }
+    }
+
+    private func isHeaderText(_ text: String) -> Bool {
+        (1...APNsLimits.topicBytes).contains(text.utf8.count)
+            && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+    }
+
+    // MARK: Header fields
+
+    /// Writes the fields up to the priority; false when the token is no token.
+    private func writeHead(
+        _ content: borrowing PushContent, _ target: borrowing PushTarget, _ plan: Plan,
+        _ authorization: ProviderToken?, _ request: OutboundRequest
+    ) -> Bool {
+        request.add(":method", "POST")
+        request.add(":scheme", "https")
+        request.add(
+            ":authority",
+            target.environment == .sandbox
+                ? settings.sandboxAuthority : settings.productionAuthority)
+        var isToken = false
+        target.token.withUnsafeBufferPointer { token in
+            request.add(":path", .neverIndexed) { isToken = Self.writePath(token, to: $0) }
+        }
+        guard isToken else { return false }
+        if let authorization {
+            request.add("authorization", .neverIndexed) { $0.append(authorization.header) }
+        }
+        request.add("apns-topic") { writer in
+            writer.append(plan.topic)
+            let suffix = plan.type.topicSuffix
+            if suffix.utf8CodeUnitCount > 0, !plan.topic.hasSuffix(suffix.description) {
+                writer.append(suffix)
+            }
+        }
+        request.add("apns-push-type", plan.type.text)
+        request.add("apns-priority", plan.priority.text)
+        return true
+    }
+
+    /// Writes the fields that differ from push to push.
+    private func writeTail(
+        _ content: borrowing PushContent, _ plan: inout Plan, _ request: OutboundRequest
+    ) {
+        let messageID = content.messageID
+        request.add("apns-id", .neverIndexed) { $0.append(uuid: messageID) }
+        if let expiration = expiration(content, &plan) {
+            request.add("apns-expiration", .neverIndexed) { $0.append(decimal: expiration) }
+        }
+        // Only what a person sees is merged by key; a call or a control replaces nothing.
+        let collapses = plan.type == .alert || plan.type == .background
+        if let key = plan.override?.collapseKey ?? content.collapseKey {
+            request.add("apns-collapse-id", .neverIndexed) { CollapseID.write(key: key, to: $0) }
+        } else if collapses {
+            let identity = content.eventIdentity
+            request.add("apns-collapse-id", .neverIndexed) { $0.append(uuid: identity) }
+        }
+    }
+
+    private func expiration(_ content: borrowing PushContent, _ plan: inout Plan) -> Int64? {
+        if let expiration = plan.override?.expiration { return expiration }
+        if content.storesNothing || plan.type == .pushtotalk { return 0 }
+        return content.expiry(within: APNsLimits.storage, &plan.notes)?.seconds
+    }
+
+    /// Writes the path with the token in lower case; false when it is not hex of an even length.
+    private static func writePath(
+        _ token: UnsafeBufferPointer<UInt8>, to writer: ByteWriter
+    ) -> Bool {
+        guard (2...APNsLimits.tokenDigitsMax).contains(token.count), token.count % 2 == 0 else {
+            return false
+        }
+        writer.append("/3/device/")
+        var isHex = true
+        writer.appendUninitialized(token.count) { target in
+            for index in 0..<token.count {
+                let digit = token[index]
+                let lower = digit | 0x20
+                let isDigit = (0x30...0x39).contains(digit)
+                isHex = isHex && (isDigit || (0x61...0x66).contains(lower))
+                target[index] = isDigit ? digit : lower
+            }
+            return token.count
+        }
+        return isHex
+    }
+
+    private static func tokenProblem(_ token: [UInt8]) -> String {
+        if token.isEmpty { return "the token is empty" }
+        if token.count > APNsLimits.tokenDigitsMax {
+            return "the token has \(token.count) characters, too many for a device token"
+        }
+        return token.count % 2 == 0 || token.contains { Hex.value($0) == nil }
+            ? "the token has characters that are not hex digits"
+            : "the token has an odd number of hex digits"
+    }
+
+    // MARK: Body
+
+    /// Writes the body; what it returns stands in the way of sending it.
+    private func writeBody(
+        _ content: borrowing PushContent, _ plan: inout Plan, _ request: OutboundRequest
+    ) -> Rendering? {
+        if let patch = content.apns {
+            scratch.removeAll()
+            writePayload(content, &plan, to: scratch)
+            do throws(JSONError) {
+                JSONMerge.write(
+                    try parser.parse(scratch.bytes), patchedWith: patch,
+                    except: ["headers", PayloadBlock.key], to: request.body)
+                let merged = try parser.parse(request.body.bytes)
+                if let problem = APNsPayloadCheck.problem(
+                    with: merged, as: plan.type, plan.priority)
+                {
+                    return .rejected(reason: .invalidContent, detail: problem)
+                }
+            } catch {
+                return .rejected(reason: .localPayloadTooLarge, detail: error.description)
+            }
+        } else {
+            writePayload(content, &plan, to: request.body)
+            if plan.type == .liveactivity || plan.type == .mdm && content.data == nil {
+                return .rejected(
+                    reason: .invalidContent,
+                    detail: "an address of kind \(plan.type.rawValue) needs content of its own")
+            }
+        }
+        let count = request.body.count
+        return count <= plan.type.payloadBytesMax
+            ? nil
+            : .rejected(
+                reason: .localPayloadTooLarge,
+                detail: "the payload has \(count) bytes, \(plan.type.payloadBytesMax) are allowed")
+    }
+
+    private func writePayload(
+        _ content: borrowing PushContent, _ plan: inout Plan, to writer: ByteWriter
+    ) {
+        if plan.type == .mdm {
+            APNsPayload.writeManagement(content, to: writer)
+        } else {
+            APNsPayload.write(content, as: plan.type, to: writer, &plan.notes)
+        }
+    }
+}

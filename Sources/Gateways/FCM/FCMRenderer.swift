@@ -1,0 +1,256 @@
+// Builds FCM HTTP v1 requests. Everything is written straight into the request's own buffers;
+// after warm-up a push without an override allocates nothing.
+
+public import Base
+internal import JSON
+
+/// What FCM requests of one project share.
+public struct FCMSettings: Sendable {
+    /// The host, with a port if it is not 443.
+    public var authority: String
+    /// The project's id or number.
+    public var projectID: String
+
+    /// The settings of a project; the host is Google's unless another is given.
+    public init(projectID: String, authority: String = "fcm.googleapis.com") {
+        self.projectID = projectID
+        self.authority = authority
+    }
+}
+
+/// Builds the requests of one project.
+///
+/// Loop-confined: it keeps scratch memory between calls.
+public final class FCMRenderer {
+    private let settings: FCMSettings
+    private let path: String
+    private let scratch = ByteWriter(capacity: 1024)
+    private let merging = ByteWriter(capacity: 1024)
+    private lazy var parser = JSONParser(maximumBytes: 1 << 20)
+
+    /// A renderer for one project.
+    public init(_ settings: FCMSettings) {
+        self.settings = settings
+        path = "/v1/projects/\(settings.projectID)/messages:send"
+    }
+
+    /// Builds one request.
+    ///
+    /// Unless the result is `.request`, the request is empty afterwards.
+    public func render(
+        _ content: borrowing PushContent, to target: borrowing PushTarget,
+        authorization: AccessToken, into request: OutboundRequest
+    ) -> Rendering {
+        request.reset()
+        if content.isOver { return .expired }
+        guard Self.isToken(target.token) else {
+            return .malformedToken(
+                detail: target.token.isEmpty
+                    ? "the token is empty"
+                    : "the token is too long or has characters that no registration token has")
+        }
+        request.add(":method", "POST")
+        request.add(":scheme", "https")
+        request.add(":authority", settings.authority)
+        request.add(":path", path)
+        request.add("authorization", .neverIndexed) { $0.append(authorization.header) }
+        request.add("content-type", "application/json")
+        var notes = RenderingNotes()
+        let payloadBytes = writeBody(content, target, &notes, to: request.body)
+        guard payloadBytes <= FCMLimits.payloadBytes else {
+            request.reset()
+            return .rejected(
+                reason: .localPayloadTooLarge,
+                detail: "the payload has \(payloadBytes) bytes, \(FCMLimits.payloadBytes)"
+                    + " are allowed")
+        }
+        return .request(notes)
+    }
+
+    /// Google does not define the token's form: printable ASCII that needs no escaping.
+    private static func isToken(_ token: [UInt8]) -> Bool {
+        (1...FCMLimits.tokenBytesMax).contains(token.count)
+            && token.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
+    }
+
+    // MARK: Body
+
+    /// Writes the body and counts the payload as FCM does.
+    private func writeBody(
+        _ content: borrowing PushContent, _ target: borrowing PushTarget,
+        _ notes: inout RenderingNotes, to body: ByteWriter
+    ) -> Int {
+        body.append("{\"message\":")
+        var payloadBytes: Int
+        if let patch = content.fcm {
+            merging.removeAll()
+            payloadBytes = writeMessage(content, target, &notes, to: merging)
+            let start = body.count
+            // What is generated always parses; the override alone would then be the message.
+            let base = try? parser.parse(merging.bytes)
+            JSONMerge.write(base, patchedWith: patch, except: Self.notMerged, to: body)
+            payloadBytes += mergedTextBytes(content, in: body, from: start)
+        } else {
+            payloadBytes = writeMessage(content, target, &notes, to: body)
+        }
+        if content.validateOnly { body.append(",\"validate_only\":true") }
+        body.append(0x7D)
+        return payloadBytes
+    }
+
+    /// The members of a message that an override cannot merge into: its address, what only FCM
+    /// writes, and the data, which is merged as text.
+    private static let notMerged: [StaticString] = [
+        "token", "fid", "topic", "condition", "name", "data",
+    ]
+
+    /// How many bytes of notification text an override added.
+    private func mergedTextBytes(
+        _ content: borrowing PushContent, in body: ByteWriter, from start: Int
+    ) -> Int {
+        let bytes = UnsafeRawBufferPointer(rebasing: body.bytes[start...])
+        guard let merged = try? parser.parse(bytes) else { return bytes.count }
+        return Self.textBytes(of: merged["notification"]) - Self.textBytes(of: content)
+    }
+
+    private static func textBytes(of notification: JSONValue?) -> Int {
+        var count = 0
+        notification?.forEachMember { _, value in count += value.stringBytes?.count ?? 0 }
+        return count
+    }
+
+    private static func textBytes(of content: borrowing PushContent) -> Int {
+        var count = 0
+        for entry in content.notification?.entries ?? [] {
+            if case .notification = entry.word.fcm { count += entry.value.stringBytes?.count ?? 0 }
+        }
+        return count
+    }
+
+    private func writeMessage(
+        _ content: borrowing PushContent, _ target: borrowing PushTarget,
+        _ notes: inout RenderingNotes, to writer: ByteWriter
+    ) -> Int {
+        var message = JSONObjectWriter(writer)
+        target.token.withUnsafeBytes { message.string("token", $0) }
+        if content.notification?.hasText == true {
+            message.name("notification")
+            writeNotification(content, to: writer)
+        }
+        message.name("data")
+        var data = FCMData(to: writer, scratch: scratch)
+        let override = content.fcm?["data"]
+        if let object = content.data { data.write(object, overriddenBy: override) }
+        if let override { data.write(override, overriddenBy: nil) }
+        data.writeBlock(content)
+        data.end()
+        notes.formUnion(data.notes)
+        let expiry = content.expiry(within: FCMLimits.storage, &notes)
+        let lifeSeconds =
+            content.storesNothing ? 0 : expiry.map { ($0 - content.now).millis / 1000 }
+        if target.isAndroidOrUnknown {
+            message.name("android")
+            writeAndroid(content, lifeSeconds, to: writer)
+        }
+        if target.isAppleOrUnknown {
+            message.name("apns")
+            writeAPNs(content, expiry, to: writer)
+        }
+        if target.isWeb {
+            message.name("webpush")
+            writeWebPush(content, lifeSeconds, to: writer)
+        }
+        message.end()
+        return data.payloadBytes + Self.textBytes(of: content)
+    }
+
+    private func writeNotification(_ content: borrowing PushContent, to writer: ByteWriter) {
+        var object = JSONObjectWriter(writer)
+        for entry in content.notification?.entries ?? [] {
+            if case .notification(let name) = entry.word.fcm { object.value(name, entry.value) }
+        }
+        object.end()
+    }
+
+    private func isUrgent(_ content: borrowing PushContent) -> Bool {
+        content.isVisible && content.priority != .low
+    }
+
+    private func writeAndroid(
+        _ content: borrowing PushContent, _ lifeSeconds: Int64?, to writer: ByteWriter
+    ) {
+        var android = JSONObjectWriter(writer)
+        android.literal("priority", isUrgent(content) ? "HIGH" : "NORMAL")
+        if let lifeSeconds {
+            android.name("ttl")
+            writer.append(0x22)
+            writer.append(decimal: lifeSeconds)
+            writer.append("s\"")
+        }
+        // Without anything to see this would turn a data message into a notification.
+        if content.isVisible {
+            android.name("notification")
+            var notification = JSONObjectWriter(writer)
+            notification.name("tag")
+            writeCollapseID(content, to: writer)
+            for entry in content.notification?.entries ?? [] {
+                if case .android(let name) = entry.word.fcm, !entry.value.isObject {
+                    notification.value(name, entry.value)
+                }
+            }
+            notification.end()
+        }
+        android.end()
+    }
+
+    private func writeAPNs(
+        _ content: borrowing PushContent, _ expiry: UnixMillis?, to writer: ByteWriter
+    ) {
+        var apns = JSONObjectWriter(writer)
+        apns.name("headers")
+        var headers = JSONObjectWriter(writer)
+        headers.literal("apns-priority", isUrgent(content) ? "10" : "5")
+        if content.storesNothing || expiry != nil {
+            headers.name("apns-expiration")
+            writer.append(0x22)
+            writer.append(decimal: content.storesNothing ? 0 : expiry?.seconds ?? 0)
+            writer.append(0x22)
+        }
+        if content.isVisible {
+            headers.name("apns-collapse-id")
+            writeCollapseID(content, to: writer)
+        }
+        headers.end()
+        apns.name("payload")
+        writer.append("{\"aps\":")
+        APNsPayload.writeAPS(content, as: content.isVisible ? .alert : .background, to: writer)
+        writer.append(0x7D)
+        apns.end()
+    }
+
+    private func writeWebPush(
+        _ content: borrowing PushContent, _ lifeSeconds: Int64?, to writer: ByteWriter
+    ) {
+        writer.append("{\"headers\":")
+        var headers = JSONObjectWriter(writer)
+        if let lifeSeconds {
+            headers.name("TTL")
+            writer.append(0x22)
+            writer.append(decimal: lifeSeconds)
+            writer.append(0x22)
+        }
+        let urgency: StaticString =
+            !content.isVisible || content.priority == .low
+            ? "low" : content.priority == .high ? "high" : "normal"
+        headers.literal("Urgency", urgency)
+        headers.end()
+        writer.append(0x7D)
+    }
+
+    /// Writes the id that a push collapses under, quoted.
+    private func writeCollapseID(_ content: borrowing PushContent, to writer: ByteWriter) {
+        scratch.removeAll()
+        CollapseID.write(of: content, to: scratch)
+        writer.append(jsonString: scratch.bytes)
+    }
+}

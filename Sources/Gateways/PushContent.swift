@@ -1,0 +1,116 @@
+// What an event says, in words that belong to no gateway. It borrows the event's JSON: build it
+// after the parse, render from it, and let it go before the parser's next document.
+
+public import Base
+public import JSON
+
+/// The content of one event, to be rendered for each of its targets.
+public struct PushContent {
+    /// How far the truth has advanced.
+    public struct Cursor: Sendable {
+        /// The log's name.
+        public var log: String
+        /// The position in it.
+        public var seq: Int64
+
+        /// A position in a log.
+        public init(log: String, seq: Int64) {
+            self.log = log
+            self.seq = seq
+        }
+    }
+
+    /// The message's identity: one for each target, the same for every attempt.
+    public var messageID: UUIDBytes
+    /// The wall clock; set anew before every attempt.
+    public var now: UnixMillis
+    /// What happened, such as `order.shipped`.
+    public var eventType: String
+    /// The event's identity, the same for all its targets: what a push collapses under when the
+    /// event names no key.
+    public var eventIdentity: UUIDBytes
+    /// By which a client drops a push that is not for its current user.
+    public var audience: String?
+    /// When the push is worth nothing any more.
+    public var expiresAt: UnixMillis?
+    /// Whether there is one attempt only and nothing is stored anywhere.
+    public var storesNothing = false
+    /// How urgent the push is.
+    public var priority = EventPriority.normal
+    /// What a newer push replaces an older one by.
+    public var collapseKey: String?
+    /// The user's unread total.
+    public var unread: Int64?
+    /// How far the truth has advanced.
+    public var cursor: Cursor?
+    /// Whether the gateway is asked to check only.
+    public var validateOnly = false
+
+    /// What a person sees.
+    public private(set) var notification: NotificationContent?
+    /// What the app gets beside that.
+    public private(set) var data: JSONValue?
+    /// What is merged into APNs payloads last.
+    public private(set) var apns: JSONValue?
+    /// What is merged into FCM messages last.
+    public private(set) var fcm: JSONValue?
+
+    /// A content without words.
+    public init(
+        messageID: UUIDBytes, eventType: String, eventIdentity: UUIDBytes, now: UnixMillis
+    ) {
+        self.messageID = messageID
+        self.eventType = eventType
+        self.eventIdentity = eventIdentity
+        self.now = now
+    }
+
+    /// Takes the event's words; null counts as absent.
+    public mutating func take(
+        notification: JSONValue?, data: JSONValue?, apns: JSONValue? = nil, fcm: JSONValue? = nil
+    ) throws(ContentError) {
+        self.notification =
+            if let notification, !notification.isNull { try NotificationContent(notification) } else
+            {
+                nil
+            }
+        self.data = try Self.object(data, "data")
+        self.apns = try Self.object(apns, "apns")
+        self.fcm = try Self.object(fcm, "fcm")
+        if let aps = self.apns?["aps"], !aps.isObject {
+            throw ContentError(field: "apns.aps", problem: "must be an object")
+        }
+        if let headers = self.apns?["headers"], !headers.isObject {
+            throw ContentError(field: "apns.headers", problem: "must be an object")
+        }
+        if let data = self.fcm?["data"], !data.isObject {
+            throw ContentError(field: "fcm.data", problem: "must be an object")
+        }
+    }
+
+    private static func object(
+        _ value: JSONValue?, _ field: String
+    ) throws(ContentError) -> JSONValue? {
+        guard let value, !value.isNull else { return nil }
+        guard value.isObject else {
+            throw ContentError(field: field, problem: "must be an object")
+        }
+        return value
+    }
+
+    /// Whether the push is worth nothing any more.
+    internal var isOver: Bool { expiresAt.map { $0 <= now && !storesNothing } ?? false }
+
+    /// Whether a person sees or hears anything of it.
+    internal var isVisible: Bool { notification?.isVisible ?? false }
+
+    /// The expiry, no later than a gateway stores; nil when the event names none.
+    internal func expiry(
+        within storage: TimeSpan, _ notes: inout RenderingNotes
+    ) -> UnixMillis? {
+        guard let expiresAt else { return nil }
+        let latest = now + storage
+        if expiresAt > latest { notes.insert(.shortenedExpiry) }
+        return min(expiresAt, latest)
+    }
+}

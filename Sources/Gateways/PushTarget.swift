@@ -1,0 +1,51 @@
+public import Base
+
+/// What an address is for: the last part of an address id.
+public enum AddressKind: String, Sendable, CaseIterable {
+    case alert, voip, complication, controls, fileprovider, liveactivity, location, mdm
+    case pushtotalk, widgets
+}
+
+/// One address, as a gateway needs it.
+public struct PushTarget: Sendable {
+    /// The gateway that serves the address.
+    public var gateway: Gateway
+    /// The environment of the address.
+    public var environment: GatewayEnvironment
+    /// The token's text, as registered.
+    public var token: [UInt8]
+    /// The topic that the registration named; nil stands for the app's.
+    public var apnsTopic: String?
+    /// The platform that the registration named, such as `ios`.
+    public var platform: String?
+    /// When the token was last registered.
+    public var registeredAt: UnixMillis
+    /// What the address is for.
+    public var kind: AddressKind
+
+    /// An address.
+    public init(
+        gateway: Gateway, environment: GatewayEnvironment, token: [UInt8],
+        apnsTopic: String? = nil, platform: String? = nil, registeredAt: UnixMillis,
+        kind: AddressKind = .alert
+    ) {
+        self.gateway = gateway
+        self.environment = environment
+        self.token = token
+        self.apnsTopic = apnsTopic
+        self.platform = platform
+        self.registeredAt = registeredAt
+        self.kind = kind
+    }
+}
+
+extension PushTarget {
+    /// Whether an Android device may be behind the address.
+    internal var isAndroidOrUnknown: Bool { platform == nil || platform == "android" }
+
+    /// Whether a browser is behind the address.
+    internal var isWeb: Bool { platform == "web" }
+
+    /// Whether an Apple device may be behind the address.
+    internal var isAppleOrUnknown: Bool { platform != "android" && platform != "web" }
+}

@@ -52,3 +52,6 @@ def topic_table():
     for row in rows:
         row["partitions"] = int(row["partitions"])
     return rows
+
+
+PARTITIONS_OF_TABLE = max(row["partitions"] for row in topic_table())

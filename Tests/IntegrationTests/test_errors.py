@@ -1,0 +1,140 @@
+"""The first errors that a new user makes: one clear line each, and an exit code that a script can
+use (1: it failed, 2: the command line was wrong)."""
+
+import pathlib
+import random
+import re
+import shutil
+import tempfile
+import unittest
+
+import harness
+from harness import EVENTS, bugle, event
+
+
+def lines(text):
+    return [line for line in text.splitlines() if line.strip()]
+
+
+class CommandLine(unittest.TestCase):
+    """What needs no server."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bugle-test-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def assert_one_line(self, done, code, *words):
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        said = lines(done.stderr)
+        self.assertEqual(len(said), 1, done.stderr)
+        for word in words:
+            self.assertRegex(said[0], re.compile(word, re.IGNORECASE))
+
+    def test_help_is_everywhere(self):
+        for command in ([], ["run"], ["demo"], ["dev"], ["simulate"], ["check"], ["validate"],
+                        ["send"], ["tail"], ["topics"]):
+            with self.subTest(command=command):
+                done = bugle(*command, "--help")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("bugle", done.stdout)
+
+    def test_an_unknown_command_is_wrong_usage(self):
+        done = bugle("vaildate")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("validate", done.stderr)
+
+    def test_an_unknown_option_is_wrong_usage(self):
+        done = bugle("run", "--confg", "x")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--confg", done.stderr)
+
+    def test_a_missing_configuration_is_named(self):
+        self.assert_one_line(
+            bugle("check", "--config", self.folder / "no.yaml"), 1, r"no\.yaml")
+
+    def test_bad_json_names_the_file_and_the_place(self):
+        file = self.folder / "event.json"
+        file.write_text("{\"type\": \"order.shipped\",\n \"user_id\": }\n")
+        self.assert_one_line(bugle("validate", file), 1, r"event\.json", "json")
+
+    def test_an_event_without_a_user_is_refused(self):
+        file = self.folder / "event.json"
+        file.write_text("{\"type\": \"order.shipped\", \"notification\": {\"title\": \"t\"}}")
+        self.assert_one_line(bugle("validate", file), 1, "user_id")
+
+    def test_a_good_event_is_fine(self):
+        file = self.folder / "event.json"
+        file.write_text(
+            "{\"type\": \"order.shipped\", \"user_id\": 1, \"notification\": {\"title\": \"t\"}}")
+        done = bugle("validate", file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Configuration(harness.WorldTest):
+    """What needs a configuration that is otherwise right."""
+
+    def changed(self, change):
+        """A copy of the configuration, changed as text."""
+        file = self.world.folder / f"{self.id().rsplit('.', 1)[1]}.yaml"
+        file.write_text(change(self.world.config.read_text()))
+        return file
+
+    def assert_one_line(self, done, code, *words):
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        said = [line for line in lines(done.stdout + done.stderr) if all(
+            re.search(word, line, re.IGNORECASE) for word in words)]
+        self.assertEqual(len(said), 1, done.stdout + done.stderr)
+        self.assertLess(len(lines(done.stderr)), 5, done.stderr)
+
+    def test_the_configuration_is_right(self):
+        for options in ([], ["--online"]):
+            done = bugle("check", "--config", self.world.config, *options)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_an_unknown_key_names_the_nearest_known_one_and_its_line(self):
+        file = self.changed(lambda text: text.replace("brokers:", "brokrs:"))
+        line = next(
+            n for n, text in enumerate(file.read_text().splitlines(), 1) if "brokrs" in text)
+        self.assert_one_line(
+            bugle("check", "--config", file), 1, "brokrs", "brokers", rf"\b{line}\b")
+
+    def test_a_value_of_the_wrong_type_is_named(self):
+        file = self.changed(lambda text: text.replace("lanes: 2", "lanes: many"))
+        self.assert_one_line(bugle("check", "--config", file), 1, "lanes")
+
+    def test_a_missing_key_file_is_named(self):
+        file = self.changed(lambda text: text.replace("AuthKey.p8", "Missing.p8"))
+        self.assert_one_line(bugle("check", "--config", file), 1, r"Missing\.p8")
+
+    def test_a_key_file_that_is_no_key_is_named(self):
+        (self.world.folder / "Broken.p8").write_text("this is no key\n")
+        file = self.changed(lambda text: text.replace("AuthKey.p8", "Broken.p8"))
+        self.assert_one_line(bugle("check", "--config", file), 1, r"Broken\.p8")
+
+    def test_a_dead_letter_topic_that_is_read_is_refused(self):
+        file = self.changed(lambda text: text.replace(harness.DEAD_LETTERS, harness.EVENTS))
+        self.assert_one_line(bugle("check", "--config", file), 1, "dead_letters")
+
+    def test_a_broker_that_is_down_is_named(self):
+        nowhere = f"127.0.0.1:{harness.free_port()}"
+        file = self.changed(lambda text: text.replace(self.world.kafka.address, nowhere))
+        self.assert_one_line(bugle("check", "--online", "--config", file), 1, re.escape(nowhere))
+        self.assert_one_line(bugle("topics", "apply", "--config", file), 1, re.escape(nowhere))
+
+    def test_a_redis_that_is_down_is_named(self):
+        nowhere = f"127.0.0.1:{harness.free_port()}"
+        file = self.changed(lambda text: text.replace(self.world.redis.address, nowhere))
+        self.assert_one_line(bugle("check", "--online", "--config", file), 1, re.escape(nowhere))
+
+    def test_records_of_another_partitioner_are_noticed(self):
+        self.world.register([harness.device(random.Random(6), "misrouted", "misrouted-phone")])
+        self.world.kafka.publish(
+            EVENTS,
+            [(f"stray-{n}", event(f"stray-{n}", f"stray-{n}", source="old-php")) for n in
+             range(300)],
+            partitioner="consistent_random")
+        self.world.wait_settled(60)
+        done = bugle("check", "--online", "--config", self.world.config)
+        said = done.stdout + done.stderr
+        self.assertRegex(said, re.compile("murmur2", re.IGNORECASE))
+        self.assertEqual(done.returncode, 0, said)

@@ -1,0 +1,131 @@
+"""Nothing is lost: 20,000 events flow while the process is killed at random moments.
+
+An independent reader of the topics then finds an outcome for every target of every event."""
+
+import collections
+import random
+
+import harness
+from contract import errors
+from harness import DEAD_LETTERS, EVENTS, RESULTS, event, wait_until
+
+COUNT = 20_000
+USERS = 2_000
+KILLS = 6
+POISON = ["not json", "{\"id\":\"x\"}", "[]", "{\"type\":\"t\"}", None]
+POISON_EVERY = 400
+SETTLE_TIMEOUT = 300  # seconds, for what is left after the last kill
+
+
+class Kill(harness.WorldTest):
+    faults = harness.dead_tokens("dead", latency_ms=(1, 20))
+
+    def test_every_target_has_an_outcome_although_the_process_was_killed(self):
+        seed = harness.seed()
+        print(f"test_kill: SEED={seed}", flush=True)
+        with self.subTest(seed=seed):
+            self.run_with(random.Random(seed))
+
+    def run_with(self, generator):
+        world, kafka = self.world, self.world.kafka
+        alive, dead = collections.defaultdict(set), collections.defaultdict(set)
+        devices = self.make_devices(generator, alive, dead)
+        world.register(devices)
+        results_before = kafka.count(RESULTS)
+
+        users = self.publish(generator)
+        targets = sum(max(1, len(alive[user])) for user in users.values())
+        moments = sorted(generator.uniform(0.03, 0.9) for _ in range(KILLS))
+        for moment in moments:
+            wanted = results_before + int(moment * targets)
+            wait_until(
+                lambda: kafka.count(RESULTS) >= wanted, 120,
+                lambda: f"{wanted} results, there are {kafka.count(RESULTS)}\n{world.tail()}")
+            # Not always just after results have come: anywhere between two commits.
+            harness.pause(generator.uniform(0, 0.4))
+            world.kill()
+            world.start()
+        world.wait_settled(SETTLE_TIMEOUT)
+        self.assertEqual(world.terminate(), 0, world.tail())
+
+        self.check_ledger(users, alive, dead)
+        self.check_dead_letters()
+        self.assertTrue(kafka.is_settled())
+
+    def make_devices(self, generator, alive, dead):
+        devices = []
+        for number in range(USERS):
+            user = f"user-{number}"
+            for index in range(generator.choice([0, 1, 1, 2, 2, 3, 4])):
+                install = f"install-{number}-{index}"
+                kind = generator.choice(["apns", "apns", "fcm", "fcm", "sandbox"])
+                is_dead = generator.random() < 0.02
+                devices.append(harness.device(
+                    generator, user, install, kind, mark="dead" if is_dead else None))
+                (dead if is_dead else alive)[user].add(install)
+        return devices
+
+    def publish(self, generator):
+        """Publishes everything at once; returns the user of each event id."""
+        users, records = {}, []
+        for number in range(COUNT):
+            id, user = f"kill-{number}", f"user-{generator.randrange(USERS)}"
+            users[id] = user
+            records.append((user, event(id, user)))
+            if number % POISON_EVERY == 0:
+                records.append((user, POISON[number // POISON_EVERY % len(POISON)]))
+        self.world.kafka.publish(EVENTS, records)
+        return users
+
+    def check_ledger(self, users, alive, dead):
+        """Every event has an outcome for each of its targets, and nobody else's."""
+        positions = {}
+        for record in self.world.kafka.read(EVENTS):
+            if record.value and record.value.startswith("{\"v\""):
+                positions[record.position] = record.json["id"]
+        grouped = harness.by_event(self.world.results())
+
+        missing, strangers, wrong = [], [], []
+        outcomes, names = collections.defaultdict(set), {}
+        for position, id in positions.items():
+            if id not in users:
+                continue
+            user, results = users[id], grouped.get(position, [])
+            installs = {result["install_id"] for result in results}
+            wanted = alive[user] or ({None} if not dead[user] else set())
+            if not results or not wanted <= installs:
+                missing.append((id, sorted(map(str, wanted - installs))))
+            strangers += [
+                (id, i) for i in installs if i is not None and i not in alive[user] | dead[user]]
+            for result in results:
+                target = (position, result["install_id"])
+                if names.setdefault(result["result_id"], target) != target:
+                    wrong.append(("one result_id, two targets", target))
+                outcomes[target].add((result["result_id"], result["outcome"]))
+                expected = self.expected_outcomes(result["install_id"], user, alive)
+                if result["event_id"] != id or result["outcome"] not in expected:
+                    wrong.append((id, result["install_id"], result["outcome"]))
+        wrong += [(target, found) for target, found in outcomes.items() if len(found) != 1]
+        self.assertEqual(len([id for id in positions.values() if id in users]), COUNT)
+        self.assertEqual(missing[:5], [], f"{len(missing)} events lack outcomes")
+        self.assertEqual(strangers[:5], [], "results for devices of other users")
+        self.assertEqual(wrong[:5], [], f"{len(wrong)} results do not fit")
+
+    def expected_outcomes(self, install, user, alive):
+        if install is None:
+            return {"no_devices"}
+        return {"accepted"} if install in alive[user] else {"token_invalid"}
+
+    def check_dead_letters(self):
+        """Every poison record has a dead letter, and every dead letter is a poison record's."""
+        poison = {
+            record.position for record in self.world.kafka.read(EVENTS)
+            if not (record.value or "").startswith("{\"v\"")}
+        found = set()
+        for letter in self.world.dead_letters():
+            self.assertEqual(errors(DEAD_LETTERS, letter.headers), [])
+            found.add((
+                letter.headers["bugle-original-topic"],
+                int(letter.headers["bugle-original-partition"]),
+                int(letter.headers["bugle-original-offset"])))
+        self.assertEqual(found, poison)

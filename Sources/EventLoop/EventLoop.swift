@@ -205,9 +205,16 @@ extension EventLoop {
         now = time.monotonic
         wall = time.wall
         for index in 0..<count { deliver(events[index]) }
-        timers.fire(upTo: now)
+        fireTimers()
         handle.runJobs()
         endTurn()
+    }
+
+    /// Fires what is due. Timers scheduled by the actions for a time already due fire in the next
+    /// turn.
+    private func fireTimers() {
+        let newest = timers.newest
+        while let timer = timers.popDue(at: now, newest: newest) { timer.action() }
     }
 
     private func wait(_ limit: TimeSpan) -> Int {

@@ -47,14 +47,15 @@ internal struct TimerHeap {
         siftDown(last.position)
     }
 
-    /// Fires what is due. Timers scheduled by the actions for a time already due fire in the
-    /// next turn.
-    mutating func fire(upTo now: MonotonicTime) {
-        let newest = scheduled
-        while let timer = heap.first, timer.due <= now, timer.order <= newest {
-            cancel(timer)
-            timer.action()
-        }
+    /// The order of the timer scheduled last.
+    var newest: UInt64 { scheduled }
+
+    /// Takes out the first timer that is due and was not scheduled after `newest`. The caller fires
+    /// it, for its action may schedule others.
+    mutating func popDue(at now: MonotonicTime, newest: UInt64) -> LoopTimer? {
+        guard let timer = heap.first, timer.due <= now, timer.order <= newest else { return nil }
+        cancel(timer)
+        return timer
     }
 
     private func precedes(_ left: LoopTimer, _ right: LoopTimer) -> Bool {

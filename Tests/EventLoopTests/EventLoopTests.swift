@@ -4,6 +4,26 @@ import Synchronization
 import Testing
 
 @Suite struct `The event loop` {
+    @Test func `a timer that schedules itself for now fires in the next turn`() throws {
+        let time = ManualTime()
+        let loop = try EventLoop(name: "test", time: time)
+        final class Ticker {
+            var ticks = 0
+            var timer: LoopTimer?
+        }
+        let ticker = Ticker()
+        let timer = LoopTimer { [unowned ticker] in
+            ticker.ticks += 1
+            if let timer = ticker.timer { loop.schedule(timer, at: loop.now) }
+        }
+        ticker.timer = timer
+        loop.schedule(timer, at: loop.now)
+        for turn in 1...3 {
+            loop.turn(waitingUpTo: .zero)
+            #expect(ticker.ticks == turn)
+        }
+    }
+
     @Test func `timers fire in order of time, then of scheduling, and only when due`() throws {
         let time = ManualTime()
         let loop = try EventLoop(name: "test", time: time)

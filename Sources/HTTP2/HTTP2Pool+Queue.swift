@@ -1,0 +1,149 @@
+internal import Base
+internal import EventLoop
+
+// The way of a request through the pool: queue, connection, and back into the queue or out.
+
+extension HTTP2Pool {
+    /// Gives queued requests to the connections with room, to the least loaded first.
+    func dispatch() {
+        guard !queue.isEmpty else { return }
+        let cap = calm.value(at: loop.now)
+        for connection in connections { connection.refreshRoom(cap: cap) }
+        while let exchange = queue.first, let connection = leastLoaded() {
+            queue.remove(exchange)
+            guard exchange.deadline > loop.now else {
+                finish(exchange, .notProcessed(.deadlinePassed))
+                continue
+            }
+            guard delegate?.pool(self, mayWrite: exchange.tag) ?? true else {
+                finish(exchange, .withdrawn)
+                continue
+            }
+            // The delegate may have closed the pool, or the connections, from inside.
+            guard !isClosed, connection.machine.isOpen else {
+                returnToQueue(exchange)
+                continue
+            }
+            write(exchange, on: connection)
+        }
+        if isClosed { handBackQueue(.closed) }
+    }
+
+    private func leastLoaded() -> Connection? {
+        var best: Connection?
+        for connection in connections where connection.room > 0 {
+            if let current = best, current.inFlight <= connection.inFlight { continue }
+            best = connection
+        }
+        return best
+    }
+
+    private func write(_ exchange: Exchange, on connection: Connection) {
+        do throws(ClientSession.OpenFailure) {
+            try connection.open(exchange)
+            inFlight += 1
+            statistics.requestsWritten += 1
+        } catch {
+            switch error {
+            case .headerListTooLarge(let limit):
+                finish(exchange, .notProcessed(.headerListTooLarge(limit: limit)))
+            case .notHere:
+                returnToQueue(exchange)
+                connection.room = 0
+                connection.drain()
+            }
+        }
+    }
+
+    /// A connection reports the end of a stream; `end` is nil when there is an answer.
+    func ended(_ exchange: Exchange, _ end: StreamEnd?) {
+        inFlight -= 1
+        setNeedsTurnEnd()
+        guard let end else {
+            statistics.responses += 1
+            if exchange.status < 500 { delay.succeeded() }
+            return finish(exchange, .response(HTTPResponse(of: exchange)))
+        }
+        if end == .refused { statistics.refusals += 1 }
+        if end == .reset(.enhanceYourCalm) { slowDown(streams: inFlight + 1) }
+        switch Disposition(of: end, resends: exchange.resends) {
+        case .resend:
+            if end != .neverWritten { countResend(exchange) }
+            returnToQueue(exchange)
+        case .resendAfterDelay:
+            countResend(exchange)
+            postpone(exchange)
+        case .notProcessed(let fault): finish(exchange, .notProcessed(fault))
+        case .ambiguous(let fault):
+            statistics.ambiguous += 1
+            finish(exchange, .ambiguous(fault, sentAt: exchange.sentAt))
+        }
+    }
+
+    private func countResend(_ exchange: Exchange) {
+        exchange.resends += 1
+        statistics.resends += 1
+    }
+
+    private func returnToQueue(_ exchange: Exchange) {
+        guard !isClosed else { return finish(exchange, .notProcessed(.closed)) }
+        exchange.streamID = 0
+        earliestDeadline = min(earliestDeadline, exchange.deadline)
+        queue.insertInOrder(exchange)
+    }
+
+    private func postpone(_ exchange: Exchange) {
+        guard !isClosed else { return finish(exchange, .notProcessed(.closed)) }
+        exchange.streamID = 0
+        let end =
+            refusedDelayEnd
+            ?? loop.now + Limits.refusedDelayMin
+            + loop.random.span(upTo: Limits.refusedDelayMax - Limits.refusedDelayMin)
+        refusedDelayEnd = end
+        exchange.notBefore = end
+        delayed.append(exchange)
+    }
+
+    /// Brings refused requests back whose delay is over.
+    func releaseDelayed() {
+        guard !delayed.isEmpty else { return }
+        for exchange in delayed where exchange.notBefore <= loop.now { returnToQueue(exchange) }
+        delayed.removeAll { $0.notBefore <= loop.now }
+    }
+
+    /// When the queue is to be looked through for passed deadlines.
+    var nextSweep: MonotonicTime {
+        queue.isEmpty
+            ? .distantFuture : max(earliestDeadline, lastSweep + Limits.queueSweepInterval)
+    }
+
+    /// Hands back what can no longer be written in time.
+    func sweepQueue() {
+        if queue.isEmpty { earliestDeadline = .distantFuture }
+        guard loop.now >= nextSweep else { return }
+        lastSweep = loop.now
+        earliestDeadline = .distantFuture
+        var candidate = queue.first
+        while let exchange = candidate {
+            candidate = exchange.next
+            if exchange.deadline <= loop.now {
+                queue.remove(exchange)
+                finish(exchange, .notProcessed(.deadlinePassed))
+            } else {
+                earliestDeadline = min(earliestDeadline, exchange.deadline)
+            }
+        }
+    }
+
+    func handBackQueue(_ fault: TransportFault) {
+        while let exchange = queue.popFirst() { finish(exchange, .notProcessed(fault)) }
+        while let exchange = delayed.popLast() { finish(exchange, .notProcessed(fault)) }
+    }
+
+    func handBackRejected() {
+        while !rejected.isEmpty {
+            let (exchange, fault) = rejected.removeFirst()
+            finish(exchange, .notProcessed(fault))
+        }
+    }
+}

@@ -1,0 +1,166 @@
+public import Base
+public import Crypto
+public import EventLoop
+
+/// HTTP/2 connections to one origin with one credential, and the requests that go over them.
+///
+/// The pool owns a request from `submit` until it hands it back with its result. A request waits in
+/// the pool's queue, never in a connection's, and what a connection provably did not process
+/// returns to its old place in that queue. What may have been processed is reported, not resent.
+///
+/// Loop-confined. Nothing is called back from inside `submit`. The owner calls `close()` before it
+/// lets go: connections and pool hold each other until then.
+public final class HTTP2Pool: TurnEndHandler {
+    /// Where the requests go.
+    public let origin: Origin
+
+    /// Told about results and faults; a strong reference.
+    public var delegate: (any HTTP2PoolDelegate)?
+
+    /// Counts since the pool was made.
+    public internal(set) var statistics = PoolStatistics()
+
+    /// Requests written and not answered.
+    public internal(set) var inFlight = 0
+
+    let loop: EventLoop
+    let tls: TLSContext
+    let policy: PoolPolicy
+    /// Input of the connection that is being read; all connections of the pool take turns.
+    let readBuffer = UnsafeMutableRawBufferPointer.allocate(
+        byteCount: Limits.readBufferBytes, alignment: 16)
+
+    var connections: [Connection] = []
+    var plan: PoolPlan
+    var delay: ReconnectDelay
+    var calm = CalmCap()
+    var queue = ExchangeList()
+    /// Refused requests that wait out their delay.
+    var delayed: [Exchange] = []
+    /// Requests that were not taken in, to be handed back at the end of the turn.
+    var rejected: [(Exchange, TransportFault)] = []
+    var earliestDeadline = MonotonicTime.distantFuture
+    var lastSweep = MonotonicTime(nanos: 0)
+    /// One delay for all requests refused in a turn, so that they keep their order.
+    var refusedDelayEnd: MonotonicTime?
+    /// When the next connection is dialled, if one is wanted.
+    var dialTime: MonotonicTime?
+    var timerDue = MonotonicTime.distantFuture
+    var isDraining = false
+    var isClosed = false
+
+    private var exchanges: [Exchange] = []
+    private var spare: [Exchange] = []
+    private var submissions: UInt64 = 0
+    private var needsTurnEnd = false
+    private(set) lazy var timer = LoopTimer { [unowned self] in setNeedsTurnEnd() }
+
+    /// A pool without connections; the first request dials.
+    public init(loop: EventLoop, origin: Origin, tls: TLSContext, policy: PoolPolicy) {
+        self.loop = loop
+        self.origin = origin
+        self.tls = tls
+        self.policy = policy
+        plan = PoolPlan(policy: policy)
+        delay = ReconnectDelay(policy: policy)
+    }
+
+    deinit { readBuffer.deallocate() }
+
+    /// Requests that wait to be written.
+    public var queued: Int { queue.count + delayed.count }
+
+    /// Connections of any state.
+    public var connectionCount: Int { connections.count }
+
+    /// Connections that take requests.
+    public var openConnectionCount: Int { connections.count { $0.machine.isOpen } }
+
+    /// Takes a request in. No attempt is written after `deadline`; a written one has the policy's
+    /// request time-out for its answer. The request belongs to the pool until it is handed back.
+    public func submit(_ request: OutboundRequest, tag: UInt64, deadline: MonotonicTime) {
+        let exchange = takeSpare()
+        submissions += 1
+        exchange.request = request
+        exchange.tag = tag
+        exchange.deadline = deadline
+        exchange.sequence = submissions
+        exchange.resends = 0
+        exchange.queuedAt = loop.now
+        if isClosed || isDraining {
+            rejected.append((exchange, .closed))
+        } else if queued >= Limits.queuedRequestsMax {
+            rejected.append((exchange, .queueFull))
+        } else {
+            earliestDeadline = min(earliestDeadline, deadline)
+            queue.append(exchange)
+        }
+        setNeedsTurnEnd()
+    }
+
+    /// Takes no new requests; what was submitted is still sent, then the connections close.
+    public func drain() {
+        isDraining = true
+        setNeedsTurnEnd()
+    }
+
+    /// Closes all connections and hands everything back, before it returns: as not processed what
+    /// was not written, as ambiguous what was.
+    public func close() {
+        guard !isClosed else { return }
+        isClosed = true
+        loop.cancel(timer)
+        for connection in connections { connection.close(.closed) }
+        handBackQueue(.closed)
+        handBackRejected()
+    }
+
+    /// Lets no further request on the present connections and dials anew: for a credential that
+    /// was replaced, and the way out of a pool that stopped because of it.
+    public func replaceConnections() {
+        guard !isClosed else { return }
+        delay.credentialsReplaced()
+        for connection in connections {
+            if connection.machine.isOpening { connection.close(nil) } else { connection.drain() }
+        }
+        setNeedsTurnEnd()
+    }
+
+    func setNeedsTurnEnd() {
+        guard !needsTurnEnd else { return }
+        needsTurnEnd = true
+        loop.atEndOfTurn(self)
+    }
+
+    /// Writes what the turn has brought; called by the loop.
+    public func turnEnded() {
+        needsTurnEnd = false
+        handBackRejected()
+        guard !isClosed else { return }
+        refusedDelayEnd = nil
+        releaseDelayed()
+        sweepQueue()
+        dispatch()
+        for connection in connections { connection.flush() }
+        adjustConnections()
+        armTimer()
+    }
+
+    // MARK: Slots
+
+    private func takeSpare() -> Exchange {
+        if let exchange = spare.popLast() { return exchange }
+        let exchange = Exchange()
+        exchanges.append(exchange)
+        return exchange
+    }
+
+    /// Tells a result and frees the slot.
+    func finish(_ exchange: Exchange, _ result: HTTPResult) {
+        guard let request = exchange.request else { return }
+        exchange.request = nil
+        exchange.streamID = 0
+        delegate?.pool(self, finished: exchange.tag, request, result)
+        spare.append(exchange)
+    }
+}

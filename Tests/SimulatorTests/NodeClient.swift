@@ -148,7 +148,8 @@ enum NodeClient {
         async function send(r, index) {
           const answer = answers[index] = {fields: {}, body: ''};
           const {s, ready} = session(r.c);
-          await ready;
+          const late = new Promise(done => setTimeout(done, r.patience));
+          await Promise.race([ready, late]);
           const headers = {':method': r.method, ':path': r.path};
           for (const [name, value] of r.fields) {
             if (headers[name] === undefined) headers[name] = value;

@@ -100,7 +100,8 @@ private struct Server {
 }
 
 @Suite struct ServerConnectionTests {
-    @Test func `a request comes back with its body and its never-indexed fields are known`() throws {
+    @Test func `a request comes back with its body and its never-indexed fields are known`() throws
+    {
         let server = try Server()
         defer { server.stop() }
         let body = String(repeating: "abcdefgh", count: 6000)
@@ -136,9 +137,10 @@ private struct Server {
     @Test func `settings change at run time and GOAWAY comes in two steps`() throws {
         let server = try Server()
         defer { server.stop() }
-        let events = server.run([
-            NodeRequest(path: "/one"), NodeRequest(path: "/a"), NodeRequest(path: "/goaway"),
-        ]).events
+        let events = server.run(
+            linger: 200,
+            [NodeRequest(path: "/one"), NodeRequest(path: "/a"), NodeRequest(path: "/goaway")]
+        ).events
         #expect(events.contains("0 settings 1000"))
         #expect(events.contains("0 settings 1"))
         #expect(events.contains("0 goaway 0 2147483647 "))

@@ -6,11 +6,13 @@
 ///
 /// Loop-confined: not `Sendable`. Appending is amortised O(n); `removeAll` keeps the memory.
 public final class ByteWriter {
-    @usableFromInline internal var base: UnsafeMutableRawPointer
-    @usableFromInline internal var capacity: Int
+    // Exclusivity is not checked at run time for these: a check costs more than an append, and no
+    // access to them lasts longer than the statement it stands in.
+    @exclusivity(unchecked) private var base: UnsafeMutableRawPointer
+    @exclusivity(unchecked) private var capacity: Int
 
     /// The number of bytes written.
-    public private(set) var count: Int
+    @exclusivity(unchecked) public private(set) var count: Int
 
     /// A buffer with room for `capacity` bytes before it grows.
     public init(capacity: Int = 256) {
@@ -127,20 +129,39 @@ public final class ByteWriter {
         reserve(source.count + 2)
         append(0x22)
         var start = 0
-        var index = 0
+        while true {
+            let end = Self.plainEnd(of: source, from: start)
+            append(UnsafeRawBufferPointer(rebasing: source[start..<end]))
+            if end == source.count { break }
+            appendEscaped(source[end])
+            start = end + 1
+        }
+        append(0x22)
+    }
+
+    /// The end of the run, from `start` on, of bytes that stand for themselves in a JSON string.
+    private static func plainEnd(of source: UnsafeRawBufferPointer, from start: Int) -> Int {
+        // Eight bytes at a time: the high bit of a lane is set when its byte is below 0x20, or
+        // is a quote or a backslash; a borrow can only mark lanes above a true hit.
+        let (ones, highs): (UInt64, UInt64) = (0x0101_0101_0101_0101, 0x8080_8080_8080_8080)
+        var index = start
+        while index + 8 <= source.count {
+            let word = source.loadUnaligned(fromByteOffset: index, as: UInt64.self).littleEndian
+            let quotes = word ^ (ones &* 0x22)
+            let backslashes = word ^ (ones &* 0x5C)
+            let low = (word &- ones &* 0x20) & ~word
+            let hits =
+                (low | ((quotes &- ones) & ~quotes) | ((backslashes &- ones) & ~backslashes))
+                & highs
+            if hits != 0 { return index + hits.trailingZeroBitCount / 8 }
+            index += 8
+        }
         while index < source.count {
             let byte = source[index]
-            if byte >= 0x20 && byte != 0x22 && byte != 0x5C {
-                index += 1
-                continue
-            }
-            append(UnsafeRawBufferPointer(rebasing: source[start..<index]))
-            appendEscaped(byte)
+            if byte < 0x20 || byte == 0x22 || byte == 0x5C { break }
             index += 1
-            start = index
         }
-        append(UnsafeRawBufferPointer(rebasing: source[start..<index]))
-        append(0x22)
+        return index
     }
 
     /// Appends a quoted JSON string (RFC 8259).

@@ -18,6 +18,32 @@ import Testing
         #expect(writer.text == "\"a/\\\"\\\\\\n\\r\\t\\u0001é🎉\"")
     }
 
+    @Test func `any byte at any place in a JSON string is escaped as the grammar demands`() {
+        let writer = ByteWriter()
+        for length in 1...20 {
+            for place in 0..<length {
+                for byte in UInt8.min...UInt8.max {
+                    var source = [UInt8](repeating: 0x61, count: length)
+                    source[place] = byte
+                    writer.removeAll()
+                    source.withUnsafeBytes { writer.append(jsonString: $0) }
+                    let escaped = byte < 0x20 || byte == 0x22 || byte == 0x5C
+                    var expected = source
+                    if escaped {
+                        let name: [UInt8: String] = [
+                            0x22: "\\\"", 0x5C: "\\\\", 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t",
+                        ]
+                        let long = "\\u00" + Hex.encode([byte])
+                        expected.replaceSubrange(place...place, with: (name[byte] ?? long).utf8)
+                    }
+                    if writer.array != [0x22] + expected + [0x22] {
+                        Issue.record("byte \(byte) at \(place) of \(length)")
+                    }
+                }
+            }
+        }
+    }
+
     @Test func `a UUID survives its text form`() throws {
         let text = "123e4567-e89b-52d3-a456-426614174000"
         let uuid = try #require(UUIDBytes(text))

@@ -1,0 +1,155 @@
+internal import Base
+internal import Synchronization
+
+/// All metrics of a process.
+///
+/// Names and labels are the program's own, never data: a name that breaks the rules below, or
+/// too many series, is a fault of the program and traps. Registration takes a lock and belongs to
+/// start-up; the metric objects themselves take none.
+public final class MetricsRegistry: Sendable {
+    /// What a registry holds at most.
+    public enum Limits {
+        /// Metric names.
+        public static let families = 256
+        /// Label sets of one name.
+        public static let seriesPerFamily = 1024
+        /// Labels of one series.
+        public static let labels = 8
+        /// Bytes of one label value.
+        public static let labelValueBytes = 128
+    }
+
+    private let families = Mutex<[MetricFamily]>([])
+
+    /// A registry without metrics.
+    public init() {}
+
+    /// A new shard of a counter; the name ends in `_total`.
+    public func counter(
+        _ name: String, help: String, labels: [(String, String)] = []
+    ) -> Counter {
+        precondition(name.hasSuffix("_total"), "a counter's name ends in _total")
+        let counter = Counter()
+        register(name, .counter, help, labels, .counter(counter))
+        return counter
+    }
+
+    /// A new shard of a gauge.
+    public func gauge(_ name: String, help: String, labels: [(String, String)] = []) -> Gauge {
+        let gauge = Gauge()
+        register(name, .gauge, help, labels, .gauge(gauge))
+        return gauge
+    }
+
+    /// A gauge whose number is asked for whenever somebody reads the metrics, on the reader's
+    /// thread.
+    public func gauge(
+        _ name: String, help: String, labels: [(String, String)] = [],
+        _ read: @escaping @Sendable () -> Double
+    ) {
+        register(name, .gauge, help, labels, .function(read))
+    }
+
+    /// A new shard of a histogram with the given upper bounds, in the unit that the name ends in.
+    public func histogram(
+        _ name: String, help: String, labels: [(String, String)] = [],
+        buckets: [Double] = Histogram.latencyBuckets
+    ) -> Histogram {
+        precondition(!buckets.isEmpty, "a histogram has buckets")
+        precondition(zip(buckets, buckets.dropFirst()).allSatisfy(<), "bounds grow")
+        precondition(!labels.contains { $0.0 == "le" }, "le is the histogram's own label")
+        let histogram = Histogram(bounds: buckets)
+        register(name, .histogram, help, labels, .histogram(histogram))
+        return histogram
+    }
+
+    private func register(
+        _ name: String, _ kind: MetricFamily.Kind, _ help: String, _ labels: [(String, String)],
+        _ shard: MetricShard
+    ) {
+        precondition(MetricName.isValid(name, colons: true), "not a metric name")
+        precondition(labels.count <= Limits.labels, "too many labels")
+        for (label, value) in labels {
+            precondition(MetricName.isValid(label, colons: false), "not a label name")
+            precondition(!label.hasPrefix("__"), "a reserved label name")
+            precondition(value.utf8.count <= Limits.labelValueBytes, "a label value too long")
+        }
+        let key = labels.map { MetricLabel(name: $0.0, value: $0.1) }
+        families.withLock { families in
+            if let index = families.firstIndex(where: { $0.name == name }) {
+                precondition(families[index].kind == kind, "one name, two kinds of metric")
+                families[index].add(shard, labels: key)
+            } else {
+                precondition(families.count < Limits.families, "too many metrics")
+                var family = MetricFamily(name: name, kind: kind, help: help)
+                family.add(shard, labels: key)
+                families.append(family)
+            }
+        }
+    }
+
+    internal func snapshot() -> [MetricFamily] { families.withLock { $0 } }
+}
+
+/// All series of one name.
+internal struct MetricFamily: Sendable {
+    enum Kind: String, Sendable { case counter, gauge, histogram }
+
+    struct Series: Sendable {
+        var labels: [MetricLabel]
+        var shards: [MetricShard]
+    }
+
+    let name: String
+    let kind: Kind
+    let help: String
+    private(set) var series: [Series] = []
+
+    init(name: String, kind: Kind, help: String) {
+        self.name = name
+        self.kind = kind
+        self.help = help
+    }
+
+    mutating func add(_ shard: MetricShard, labels: [MetricLabel]) {
+        if let index = series.firstIndex(where: { $0.labels == labels }) {
+            if case .histogram(let new) = shard, case .histogram(let old) = series[index].shards[0]
+            {
+                precondition(new.bounds == old.bounds, "shards of a histogram share their buckets")
+            }
+            series[index].shards.append(shard)
+        } else {
+            precondition(series.count < MetricsRegistry.Limits.seriesPerFamily, "too many series")
+            series.append(Series(labels: labels, shards: [shard]))
+        }
+    }
+}
+
+internal struct MetricLabel: Sendable, Equatable {
+    let name: String
+    let value: String
+}
+
+internal enum MetricShard: Sendable {
+    case counter(Counter)
+    case gauge(Gauge)
+    case function(@Sendable () -> Double)
+    case histogram(Histogram)
+}
+
+internal enum MetricName {
+    /// `[a-zA-Z_][a-zA-Z0-9_]*`; metric names may have colons too.
+    static func isValid(_ name: String, colons: Bool) -> Bool {
+        var first = true
+        for byte in name.utf8 {
+            switch byte {
+            case 0x61...0x7A, 0x41...0x5A, 0x5F: break
+            case 0x30...0x39 where !first: break
+            case 0x3A where colons: break
+            default: return false
+            }
+            first = false
+        }
+        return !first
+    }
+}

@@ -473,7 +473,8 @@ def device(generator, user, install, kind="apns", mark=None):
     now, mark = int(time.time() * 1000), mark or "0000"
     if kind == "fcm":
         letters = "".join(generator.choices(TOKEN_LETTERS, k=152))
-        return Device(user, install, "fcm", "none", f"{mark}{letters[:18]}:APA91b{letters[18:]}", now)
+        token = f"{mark}{letters[:18]}:APA91b{letters[18:]}"
+        return Device(user, install, "fcm", "none", token, now)
     environment = "sandbox" if kind == "sandbox" else "production"
     return Device(user, install, "apns", environment, mark + generator.randbytes(30).hex(), now)
 

@@ -12,6 +12,11 @@ BIG = 300 * 1024
 EVENT_LIMIT = 256 * 1024
 
 
+def days(text):
+    """A retention such as `7 d` in milliseconds, as Kafka's settings write it."""
+    return str(int(text.removesuffix(" d")) * 24 * 3600 * 1000)
+
+
 def example(name):
     return json.loads((EXAMPLES / f"{name}.json").read_text())
 
@@ -52,6 +57,21 @@ class Loop(harness.WorldTest):
             with self.subTest(topic=row["topic"]):
                 self.assertEqual(self.world.kafka.partitions(row["topic"]), row["partitions"])
         self.assertEqual(PARTITIONS_OF_TABLE, harness.PARTITIONS)
+
+    def test_the_plan_has_the_numbers_of_the_table(self):
+        done = harness.bugle("topics", "plan", "--config", self.world.config, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        planned = {topic["name"]: topic for topic in json.loads(done.stdout)["topics"]}
+        for row in topic_table():
+            with self.subTest(topic=row["topic"]):
+                plan, settings = planned[row["topic"]], planned[row["topic"]]["settings"]
+                self.assertEqual(plan["partitions"], row["partitions"])
+                self.assertEqual(settings["cleanup.policy"], row["cleanup"])
+                self.assertEqual(settings["max.message.bytes"], row["max bytes"])
+                if row["cleanup"] == "delete":
+                    self.assertEqual(settings["retention.ms"], days(row["retention"]))
+                else:
+                    self.assertEqual(settings["delete.retention.ms"], days("7 d"))
 
     def test_applying_topics_again_changes_nothing(self):
         before = self.world.kafka.count(EVENTS)

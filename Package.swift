@@ -87,6 +87,11 @@ let package = Package(
             ],
             swiftSettings: swiftSettings),
 
+        // Measuring: load over the HTTP/2 client alone.
+        .executableTarget(
+            name: "ClientBenchmark", dependencies: ["Base", "Crypto", "EventLoop", "HTTP2"],
+            path: "benchmarks/client", swiftSettings: swiftSettings),
+
         // Tests: one suite per room, then the ones that need servers.
         tests("BaseTests", ["Base"]),
         tests("EventLoopTests", ["EventLoop", "Base"]),

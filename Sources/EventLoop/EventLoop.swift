@@ -220,7 +220,7 @@ extension EventLoop {
     private func wait(_ limit: TimeSpan) -> Int {
         var span = limit
         if let next = timers.next { span = min(span, next - time.monotonic) }
-        if handle.hasJobs { span = .zero }
+        if handle.hasJobs || !turnEnds.isEmpty { span = .zero }
         // Rounded up: a timer that is due in 0.4 ms must not spin the loop until then.
         let millis = span.nanos <= 0 ? 0 : (span.nanos + 999_999) / 1_000_000
         let count = epoll_wait(

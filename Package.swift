@@ -103,7 +103,7 @@ let package = Package(
         tests("RedisTests", ["Redis", "EventLoop", "Base"]),
         tests("ConfigTests", ["Config", "Base"]),
         tests("GatewaysTests", ["Gateways", "Crypto", "JSON", "Base"]),
-        tests("TokenIndexTests", ["TokenIndex", "Redis", "EventLoop", "Base"]),
+        tests("TokenIndexTests", ["TokenIndex", "Redis", "EventLoop", "JSON", "Base"]),
         tests(
             "PipelineTests",
             [

@@ -1,0 +1,99 @@
+// The writing side: what the records of the two topics do to the index.
+//
+// The rules, the same for every store:
+//
+// 1. Inside one key the topic's order decides. A record at a lower offset than the last one seen
+//    is ignored; the same offset again does the same again, which completes what a crash cut off.
+//    An upload with a lower `version` than the stored one is ignored; a null record resets that.
+// 2. The user belongs to the install: of all accepted records of its addresses the one with the
+//    newest Kafka timestamp names the user of all of them (ties: the greater address id; inside a
+//    key the later record).
+// 3. A token belongs to the address that claimed it with the newest `registered_at`, ties to the
+//    greater address id. The former holder is not targeted again until it claims the token anew,
+//    also when the winner goes away.
+// 4. A verdict blocks an address while `registered_at <= as_of` and the token is the one that was
+//    judged (or none is named). Of two verdicts the later in its topic counts, two that block one
+//    token keep the later `as_of`. `release` blocks nothing.
+// 5. An address is found under its install's user when it is live, holds its token and is not
+//    blocked. It leaves the former user before it appears under the next one.
+
+/// Applies changes; confined to one loop. Changes of different installs may overtake each other,
+/// changes of one install are applied in the order of the calls.
+public protocol IndexWriter: AnyObject {
+    /// Where results go. Set once, before the first change.
+    var delegate: (any IndexWriterDelegate)? { get set }
+
+    /// Applies a change, as often as it takes: while the store is away the change waits. The
+    /// result goes to the delegate with the same tag, exactly once, possibly within this call.
+    func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64)
+
+    /// Says that everything up to the positions has been applied once, or that this is no longer
+    /// so. Readers trust an empty answer only of a complete index. Answered by
+    /// `markersWritten`.
+    func mark(complete isComplete: Bool, generation: Int64, positions: [IndexTopicPosition])
+
+    /// Lets go of connections and timers. Changes in progress have no result.
+    func stop()
+}
+
+/// One of the two topics.
+public enum IndexTopic: String, Sendable, CaseIterable {
+    /// `push.devices`.
+    case devices
+    /// `push.invalidations`.
+    case invalidations
+}
+
+/// How far a partition of a topic is applied.
+public struct IndexTopicPosition: Hashable, Sendable {
+    /// The topic.
+    public var topic: IndexTopic
+    /// The partition.
+    public var partition: Int32
+    /// The offset that is next.
+    public var nextOffset: Int64
+
+    /// A position.
+    public init(topic: IndexTopic, partition: Int32, nextOffset: Int64) {
+        self.topic = topic
+        self.partition = partition
+        self.nextOffset = nextOffset
+    }
+}
+
+/// Receives results on the writer's loop.
+public protocol IndexWriterDelegate: AnyObject {
+    /// A change is stored, found to be old, or cannot be stored for a reason that lies in it.
+    func changeFinished(tag: UInt64, _ result: ChangeResult)
+    /// The markers of a generation are stored.
+    func markersWritten(generation: Int64)
+    /// Markers that were written are gone: the store lost writes and has to be filled again from
+    /// the start of both topics.
+    func markersLost()
+}
+
+/// A record of one of the two topics.
+public enum IndexChange: Sendable {
+    /// A record of `push.devices`.
+    case registration(RegistrationRecord)
+    /// A record of `push.invalidations`.
+    case invalidation(InvalidationRecord)
+
+    /// The address it is about.
+    public var addressID: AddressID {
+        switch self {
+        case .registration(let record): record.addressID
+        case .invalidation(let record): record.addressID
+        }
+    }
+}
+
+/// What became of a change.
+public enum ChangeResult: Equatable, Sendable {
+    /// The index shows it.
+    case applied
+    /// An older record, or an upload with an older version: nothing changed.
+    case outdated
+    /// It cannot be stored; the text says why and names no data. Repeating it does not help.
+    case refused(String)
+}

@@ -1,0 +1,38 @@
+// Collects a user's addresses without ever holding many more than may be handed out.
+
+/// Keeps the newest addresses by registration, at most twice the limit at any moment.
+internal struct NewestAddresses {
+    private let limit: Int
+    private var addresses: [DeviceAddress] = []
+    private(set) var dropped = 0
+
+    init(limit: Int) {
+        precondition(limit > 0)
+        self.limit = limit
+    }
+
+    mutating func insert(_ address: DeviceAddress) {
+        addresses.append(address)
+        if addresses.count >= 2 * limit { prune() }
+    }
+
+    /// The addresses in the order of their ids.
+    mutating func finish() -> [DeviceAddress] {
+        if addresses.count > limit { prune() }
+        if addresses.count > 1 { addresses.sort { Self.precedes($0, $1) } }
+        return addresses
+    }
+
+    private mutating func prune() {
+        addresses.sort {
+            $0.registeredAt == $1.registeredAt
+                ? Self.precedes($1, $0) : $0.registeredAt > $1.registeredAt
+        }
+        dropped += addresses.count - limit
+        addresses.removeLast(addresses.count - limit)
+    }
+
+    private static func precedes(_ left: DeviceAddress, _ right: DeviceAddress) -> Bool {
+        left.storage[..<left.base].lexicographicallyPrecedes(right.storage[..<right.base])
+    }
+}

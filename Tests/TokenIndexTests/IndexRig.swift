@@ -1,0 +1,178 @@
+// An index with a writer, a reader and a loop that a test turns until an answer is there, and the
+// short spellings of records that the suites use.
+
+import Base
+import EventLoop
+import Testing
+import TokenIndex
+
+/// A store under test.
+protocol IndexStore {
+    var name: String { get }
+    func reader(on loop: EventLoop, addressesPerUser: Int) throws -> any TokenIndex
+    func writer(on loop: EventLoop) throws -> any IndexWriter
+}
+
+struct InMemoryStore: IndexStore {
+    let name = "in memory"
+    let index = InMemoryTokenIndex()
+
+    func reader(on loop: EventLoop, addressesPerUser: Int) throws -> any TokenIndex {
+        index.reader(on: loop, addressesPerUser: addressesPerUser)
+    }
+
+    func writer(on loop: EventLoop) throws -> any IndexWriter { index.writer() }
+}
+
+final class IndexRig: TokenIndexDelegate, IndexWriterDelegate {
+    let loop: EventLoop
+    let writer: any IndexWriter
+    let reader: any TokenIndex
+    private(set) var lookUps: [UInt64: LookUpResult] = [:]
+    private(set) var results: [UInt64: ChangeResult] = [:]
+    private(set) var generations: [Int64] = []
+    private(set) var losses = 0
+    private var nextTag: UInt64 = 0
+    private var nextOffset: Int64 = 0
+
+    init(
+        _ store: some IndexStore, addressesPerUser: Int = IndexLimits.addressesPerUser,
+        isComplete: Bool = true
+    ) throws {
+        loop = try EventLoop(name: "rig")
+        writer = try store.writer(on: loop)
+        reader = try store.reader(on: loop, addressesPerUser: addressesPerUser)
+        writer.delegate = self
+        reader.delegate = self
+        if isComplete { try markComplete() }
+    }
+
+    deinit {
+        writer.stop()
+        reader.stop()
+    }
+
+    func markComplete(_ isComplete: Bool = true, generation: Int64 = 1) throws {
+        let count = generations.count
+        writer.mark(complete: isComplete, generation: generation, positions: [])
+        try turn { self.generations.count > count }
+    }
+
+    /// Turns the loop until something is so; gives up after ten seconds of nothing.
+    func turn(until condition: () -> Bool) throws {
+        let deadline = SystemTime.shared.monotonic + .seconds(20)
+        while !condition() {
+            loop.turn(waitingUpTo: .milliseconds(50))
+            try #require(SystemTime.shared.monotonic < deadline, "nothing happened in time")
+        }
+    }
+
+    /// Starts a change at the next offset, or at a given place.
+    @discardableResult
+    func start(_ change: IndexChange, at position: TopicPosition? = nil) -> UInt64 {
+        nextTag += 1
+        nextOffset += 1
+        writer.apply(change, at: position ?? place(nextOffset), tag: nextTag)
+        return nextTag
+    }
+
+    @discardableResult
+    func apply(_ change: IndexChange, at position: TopicPosition? = nil) throws -> ChangeResult {
+        let tag = start(change, at: position)
+        try turn { self.results[tag] != nil }
+        return try #require(results[tag])
+    }
+
+    func result(of tag: UInt64) -> ChangeResult? { results[tag] }
+
+    @discardableResult
+    func startLookUp(_ userID: String, app: String = "app") -> UInt64 {
+        nextTag += 1
+        reader.lookUp(app: app, userID: userID, tag: nextTag)
+        return nextTag
+    }
+
+    func lookUp(_ userID: String, app: String = "app") throws -> LookUpResult {
+        let tag = startLookUp(userID, app: app)
+        try turn { self.lookUps[tag] != nil }
+        return try #require(lookUps[tag])
+    }
+
+    func answer(of tag: UInt64) -> LookUpResult? { lookUps[tag] }
+
+    func addresses(_ userID: String, app: String = "app") throws -> [DeviceAddress] {
+        guard case .addresses(let addresses, _, _) = try lookUp(userID, app: app) else {
+            Issue.record("the look-up of \(userID) was not answered")
+            return []
+        }
+        return addresses
+    }
+
+    /// The address ids a user has, in order.
+    func ids(_ userID: String, app: String = "app") throws -> [String] {
+        try addresses(userID, app: app).map(\.addressID)
+    }
+
+    func lookUpFinished(tag: UInt64, _ result: LookUpResult) {
+        #expect(lookUps[tag] == nil, "answered twice")
+        lookUps[tag] = result
+    }
+
+    func indexReadinessChanged() {}
+
+    func changeFinished(tag: UInt64, _ result: ChangeResult) {
+        #expect(results[tag] == nil, "finished twice")
+        results[tag] = result
+    }
+
+    func markersWritten(generation: Int64) { generations.append(generation) }
+
+    func markersLost() { losses += 1 }
+}
+
+/// A place in partition 0; the timestamp follows the offset unless it is given.
+func place(_ offset: Int64, partition: Int32 = 0, time: Int64? = nil) -> TopicPosition {
+    TopicPosition(partition: partition, offset: offset, timestamp: time ?? 1_000_000 + offset)
+}
+
+func upload(
+    _ install: String, _ userID: String?, token: String, at registeredAt: Int64,
+    version: Int64 = 1, kind: String = "alert", environment: GatewayEnvironment = .production,
+    app: String = "app"
+) -> IndexChange {
+    guard let id = AddressID(app: app, installID: install, kind: kind) else {
+        preconditionFailure("a test spells its ids right")
+    }
+    var fields = DeviceFields(
+        id: id, userID: userID, platform: "ios", gateway: .apns, environment: environment,
+        token: token, registeredAt: UnixMillis(registeredAt))
+    fields.version = version
+    fields.apnsTopic = "com.example.app"
+    return .registration(.registered(DeviceAddress(fields)))
+}
+
+func gone(_ install: String, kind: String = "alert", app: String = "app") -> IndexChange {
+    guard let id = AddressID(app: app, installID: install, kind: kind) else {
+        preconditionFailure("a test spells its ids right")
+    }
+    return .registration(.gone(id))
+}
+
+func verdict(
+    _ verdict: TokenVerdict, _ install: String, token: String?, asOf: Int64,
+    kind: String = "alert", app: String = "app"
+) -> IndexChange {
+    guard let id = AddressID(app: app, installID: install, kind: kind) else {
+        preconditionFailure("a test spells its ids right")
+    }
+    var record = InvalidationRecord(
+        addressID: id, verdict: verdict, reason: "Unregistered", origin: .gateway,
+        asOf: UnixMillis(asOf))
+    if let token,
+        case .registration(.registered(let address)) =
+            upload(install, nil, token: token, at: 0, kind: kind, app: app)
+    {
+        record.tokenHash = address.tokenHash
+    }
+    return .invalidation(record)
+}

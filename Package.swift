@@ -59,7 +59,8 @@ let package = Package(
         room("JSON", ["Base", "CSimdJSON"]),
 
         // Level 3.
-        room("Kafka", ["Base", "EventLoop", "Telemetry", "CRDKafka", "CRDKafkaShims"]),
+        room(
+            "Kafka", ["Base", "EventLoop", "Telemetry", "CLinux", "CRDKafka", "CRDKafkaShims"]),
         room("HTTP2", ["Base", "EventLoop", "Telemetry", "Crypto", "CNGHTTP2"]),
         room("Redis", ["Base", "EventLoop", "Telemetry", "Crypto", "CHiredis"]),
         room("Config", ["Base", "JSON", "CYAML"]),

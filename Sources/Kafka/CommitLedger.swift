@@ -1,0 +1,144 @@
+// How far each assigned partition may be committed: the arithmetic, without clock, thread or C.
+//
+// An event is settled when all its records are delivered. The commit point of a partition is the
+// lower of two offsets: the lane's newest floor, below which nothing is open in the lane, and the
+// lowest offset whose records are not delivered yet. Everything below it is finished and delivered.
+
+/// The committer's books. A value; confined to the committer's thread.
+struct CommitLedger {
+    /// An offset that may be committed for an assignment.
+    struct Point: Equatable {
+        var epoch: Epoch
+        var place: TopicPartition
+        var offset: Int64
+    }
+
+    private struct Partition {
+        var epoch: Epoch
+        var place: TopicPartition
+        var group: Int
+        var floor: Int64?
+        var unsettled = 0
+        /// What the broker is known to hold.
+        var committed: Int64
+        /// What was asked for and not answered.
+        var requested: Int64?
+    }
+
+    private struct Entry {
+        var partition: Int32
+        var remaining: Int32
+        var epoch: Epoch
+        var offset: Int64
+    }
+
+    private var partitions: [Partition?] = []
+    private var indexOf: [Epoch: Int] = [:]
+    /// Slots of events waiting for delivery; its size follows what is in flight, not what ever was.
+    private var entries: [Entry] = []
+    private var free: [Int32] = []
+
+    /// Starts the books of an assignment. `committed` is what the group had committed.
+    mutating func open(_ epoch: Epoch, _ place: TopicPartition, group: Int, committed: Int64?) {
+        let partition = Partition(
+            epoch: epoch, place: place, group: group, committed: committed ?? -1)
+        if let slot = partitions.firstIndex(where: { $0 == nil }) {
+            partitions[slot] = partition
+            indexOf[epoch] = slot
+        } else {
+            indexOf[epoch] = partitions.count
+            partitions.append(partition)
+        }
+    }
+
+    /// Ends the books of an assignment: nothing of it is committed any more, whatever still
+    /// arrives.
+    mutating func close(_ epoch: Epoch) {
+        guard let index = indexOf.removeValue(forKey: epoch) else { return }
+        partitions[index] = nil
+    }
+
+    /// True while the assignment's books are open.
+    func isOpen(_ epoch: Epoch) -> Bool { indexOf[epoch] != nil }
+
+    /// Notes a finished event with `records` undelivered records. Returns its entry, or nil when
+    /// nothing has to be settled: no records, or an assignment that is over.
+    mutating func post(_ epoch: Epoch, offset: Int64, records: Int32) -> Int32? {
+        guard records > 0, let index = indexOf[epoch] else { return nil }
+        partitions[index]?.unsettled += 1
+        let entry = Entry(
+            partition: Int32(index), remaining: records, epoch: epoch, offset: offset)
+        if let slot = free.popLast() {
+            entries[Int(slot)] = entry
+            return slot
+        }
+        entries.append(entry)
+        return Int32(entries.count - 1)
+    }
+
+    /// Notes that the lane has nothing open below `floor`. Call it after the events that came in
+    /// the same batch were posted.
+    mutating func raiseFloor(_ epoch: Epoch, to floor: Int64) {
+        guard let index = indexOf[epoch], let known = partitions[index] else { return }
+        partitions[index]?.floor = max(known.floor ?? floor, floor)
+    }
+
+    /// Notes that one record of an event was delivered.
+    mutating func delivered(_ entry: Int32) {
+        let slot = Int(entry)
+        precondition(entries[slot].remaining > 0, "delivered more records than an event has")
+        entries[slot].remaining -= 1
+        guard entries[slot].remaining == 0 else { return }
+        let index = Int(entries[slot].partition)
+        if partitions[index]?.epoch == entries[slot].epoch { partitions[index]?.unsettled -= 1 }
+        free.append(entry)
+    }
+
+    /// The number of events of an assignment that wait for delivery.
+    func unsettled(_ epoch: Epoch) -> Int {
+        indexOf[epoch].flatMap { partitions[$0]?.unsettled } ?? 0
+    }
+
+    /// What the broker is known to hold for an assignment.
+    func committed(_ epoch: Epoch) -> Int64? {
+        guard let index = indexOf[epoch], let offset = partitions[index]?.committed, offset >= 0
+        else { return nil }
+        return offset
+    }
+
+    /// What can be committed for a group and is not yet: always further than before, never while
+    /// an earlier request of the partition is open. Cost: events in flight plus partitions.
+    func due(group: Int) -> [Point] {
+        // Lowest offset of each partition whose records are not delivered.
+        var lowest = [Int64](repeating: .max, count: partitions.count)
+        for entry in entries where entry.remaining > 0 {
+            let index = Int(entry.partition)
+            guard entry.offset < lowest[index], partitions[index]?.epoch == entry.epoch
+            else { continue }
+            lowest[index] = entry.offset
+        }
+        var points: [Point] = []
+        for (index, slot) in partitions.enumerated() {
+            guard let partition = slot, partition.group == group, partition.requested == nil,
+                let floor = partition.floor
+            else { continue }
+            let point = min(floor, lowest[index])
+            guard point > partition.committed else { continue }
+            points.append(Point(epoch: partition.epoch, place: partition.place, offset: point))
+        }
+        return points
+    }
+
+    /// Notes that a point was asked for.
+    mutating func requested(_ point: Point) {
+        guard let index = indexOf[point.epoch] else { return }
+        partitions[index]?.requested = point.offset
+    }
+
+    /// Notes the answer to a request. After a refusal the next `due` names the newest point again.
+    mutating func answered(_ point: Point, committed: Bool) {
+        guard let index = indexOf[point.epoch], let known = partitions[index] else { return }
+        partitions[index]?.requested = nil
+        if committed { partitions[index]?.committed = max(known.committed, point.offset) }
+    }
+}

@@ -1,0 +1,85 @@
+// The seam between lanes, group thread and committer: a queue under a lock, taken whole, with a
+// wake-up only when the committer may be asleep.
+
+internal import Base
+internal import Synchronization
+
+/// What others tell the committer, in the order they said it.
+enum CommitterMessage: Sendable {
+    case batch(OutboxBatch)
+    case assigned([PartitionAssignment], Consumer)
+    case flush([Epoch], MonotonicTime, @Sendable () -> Void)
+    case discard([Epoch], @Sendable () -> Void)
+    case stop(MonotonicTime)
+}
+
+/// Shared by all threads.
+final class CommitterInbox: Sendable {
+    private struct State: Sendable {
+        var messages: [CommitterMessage] = []
+        var spares: [OutboxBatch] = []
+        /// The queue the committer waits on; replaced with the producer.
+        var wakes: ClientQueue
+    }
+
+    private let state: Mutex<State>
+    private let records = Atomic<Int>(0)
+    private let bytes = Atomic<Int>(0)
+    private let turn = Atomic<Int64>(0)
+    private let clean = Atomic<Bool>(false)
+    let statistics = Mutex(CommitterStatistics())
+    let committed = Mutex<[TopicPartition: Int64]>([:])
+
+    init(wakes: ClientQueue) { state = Mutex(State(wakes: wakes)) }
+
+    func post(_ batch: OutboxBatch) {
+        records.add(batch.recordCount, ordering: .relaxed)
+        bytes.add(batch.byteCount, ordering: .relaxed)
+        post(.batch(batch))
+    }
+
+    /// Only the first message wakes: the rest is found by the same turn.
+    func post(_ message: CommitterMessage) {
+        state.withLock { state in
+            state.messages.append(message)
+            if state.messages.count == 1 { state.wakes.wake() }
+        }
+    }
+
+    func takeAll() -> [CommitterMessage] {
+        state.withLock { state in
+            guard !state.messages.isEmpty else { return [] }
+            let taken = state.messages
+            state.messages = []
+            return taken
+        }
+    }
+
+    func redirectWakes(to queue: ClientQueue) {
+        state.withLock {
+            $0.wakes = queue
+            if !$0.messages.isEmpty { queue.wake() }
+        }
+    }
+
+    func takeSpare() -> OutboxBatch? { state.withLock { $0.spares.popLast() } }
+
+    func giveSpare(_ batch: OutboxBatch) {
+        guard batch.byteCount <= Limits.spareBatchBytes else { return }
+        batch.reset()
+        state.withLock { if $0.spares.count < Limits.spareBatches { $0.spares.append(batch) } }
+    }
+
+    var backlog: (records: Int, bytes: Int) {
+        (records.load(ordering: .relaxed), bytes.load(ordering: .relaxed))
+    }
+
+    func lower(records delivered: Int) { records.subtract(delivered, ordering: .relaxed) }
+    func lower(bytes freed: Int) { bytes.subtract(freed, ordering: .relaxed) }
+
+    func noteTurn(at now: MonotonicTime) { turn.store(now.nanos, ordering: .relaxed) }
+    var lastTurn: MonotonicTime { MonotonicTime(nanos: turn.load(ordering: .relaxed)) }
+
+    func noteCleanEnd() { clean.store(true, ordering: .releasing) }
+    var endedCleanly: Bool { clean.load(ordering: .acquiring) }
+}

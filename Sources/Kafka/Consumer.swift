@@ -1,0 +1,84 @@
+// A member of a consumer group, as far as several threads may share it: the group thread serves its
+// queue, lanes read its partition queues, the committer commits with it.
+
+public import Base
+internal import CRDKafka
+internal import Synchronization
+
+/// The consumer handle of one group. Every method may be called from any thread.
+public final class Consumer: Sendable {
+    /// The group and its settings.
+    public let group: GroupConfiguration
+    let client: ClientHandle
+    let assignments = AssignmentTable()
+    private let cells = Mutex<[TopicPartition: PartitionCell]>([:])
+
+    /// Creates the handle; the group is joined when a `GroupThread` starts.
+    public init(_ configuration: KafkaConfiguration, group: GroupConfiguration) throws(KafkaError) {
+        try group.validate()
+        self.group = group
+        let builder = ClientConfiguration(configuration)
+        try builder.apply(group.properties, fixed: group.fixed)
+        client = try builder.makeClient(
+            RD_KAFKA_CONSUMER,
+            events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS
+                | RD_KAFKA_EVENT_OFFSET_COMMIT)
+        rd_kafka_poll_set_consumer(client.pointer)
+    }
+
+    /// The offsets the group has committed; a partition without one is left out.
+    public func committedOffsets(
+        _ places: [TopicPartition], timeout: TimeSpan
+    ) throws(KafkaError) -> [TopicPartition: Int64] {
+        let list = PartitionList(capacity: places.count)
+        for place in places { list.add(place) }
+        let code = rd_kafka_committed(client.pointer, list.pointer, Int32(clamping: timeout.millis))
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code) }
+        var offsets: [TopicPartition: Int64] = [:]
+        for element in list.elements where element.error == nil && element.offset >= 0 {
+            offsets[element.place] = element.offset
+        }
+        return offsets
+    }
+
+    /// The oldest offset and the one after the newest, asked from the broker.
+    public func watermarks(
+        _ place: TopicPartition, timeout: TimeSpan
+    ) throws(KafkaError) -> Range<Int64> {
+        try client.watermarks(place, timeout: timeout)
+    }
+
+    /// The cell of a partition, the same one for every assignment.
+    func cell(of place: TopicPartition) -> PartitionCell {
+        cells.withLock { cells in
+            if let cell = cells[place] { return cell }
+            let cell = PartitionCell()
+            cells[place] = cell
+            return cell
+        }
+    }
+
+    /// The queue of a partition, detached from the consumer's own. Must happen before the
+    /// partition is assigned, or its first messages land in the consumer's queue.
+    func detachedQueue(of place: TopicPartition) throws(KafkaError) -> ClientQueue {
+        guard
+            let queue = rd_kafka_queue_get_partition(
+                client.pointer, place.topic, place.partition)
+        else { throw KafkaError(RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION, "\(place) has no queue") }
+        rd_kafka_queue_forward(queue, nil)
+        return ClientQueue(queue, of: client)
+    }
+}
+
+extension ClientHandle {
+    func watermarks(
+        _ place: TopicPartition, timeout: TimeSpan
+    ) throws(KafkaError) -> Range<Int64> {
+        var low: Int64 = 0
+        var high: Int64 = 0
+        let code = rd_kafka_query_watermark_offsets(
+            pointer, place.topic, place.partition, &low, &high, Int32(clamping: timeout.millis))
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code, "\(place)") }
+        return low..<max(low, high)
+    }
+}

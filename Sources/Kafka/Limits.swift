@@ -1,0 +1,56 @@
+// The bounds of this room: what may wait, for how long, and how much of it.
+
+internal import Base
+
+/// Every limit of the Kafka room, with its unit.
+enum Limits {
+    /// Records the producer of librdkafka may hold before it answers "queue full".
+    static let producerQueueRecords = 100_000
+    /// Bytes (KiB) the producer of librdkafka may hold before it answers "queue full".
+    static let producerQueueKiB = 65_536
+    /// Largest record a producer hands to librdkafka; the broker's own limit may be lower.
+    static let producedRecordBytes = 4 * 1024 * 1024
+    /// Records handed to librdkafka in one produce call.
+    static let produceChunkRecords = 512
+    /// Delivery reports taken from one event at a time.
+    static let deliveryReportChunk = 512
+    /// Events of the producer's queue served before new work is looked at again.
+    static let eventsPerTurn = 64
+    /// Above so many records waiting for delivery, lanes stop reading.
+    static let outboxRecords = 50_000
+    /// Above so many bytes waiting for delivery, lanes stop reading.
+    static let outboxBytes = 48 * 1024 * 1024
+    /// Emptied batches kept for reuse.
+    static let spareBatches = 64
+    /// A batch whose arena grew beyond this is not kept for reuse.
+    static let spareBatchBytes = 1024 * 1024
+    /// Records of one batch; their number must fit the delivery reports' opaque.
+    static let batchRecordBits: UInt = 20
+    /// Shortest and longest wait before a record that failed is produced again.
+    static let redeliveryMin = TimeSpan.milliseconds(100)
+    static let redeliveryMax = TimeSpan.seconds(5)
+    /// Longest wait of the committer for events while nothing is due.
+    static let committerIdle = TimeSpan.milliseconds(500)
+    /// Longest wait of the committer while a commit is on its way.
+    static let committerBusy = TimeSpan.milliseconds(5)
+    /// How long the look-up of output topics may take at start.
+    static let topicWarmUp = TimeSpan.seconds(5)
+    /// Time a producer that is replaced gets to report on the records it held.
+    static let producerPurge = TimeSpan.milliseconds(500)
+    /// Longest wait of the group thread between two looks at its queue.
+    static let groupPoll = TimeSpan.milliseconds(500)
+    /// Time for the look-up of committed offsets when partitions are assigned.
+    static let committedLookUp = TimeSpan.seconds(5)
+    /// Time for the last commit of partitions that leave.
+    static let revokeCommit = TimeSpan.seconds(5)
+    /// Time to wait for the answer to a commit of partitions that were lost.
+    static let lostSettle = TimeSpan.seconds(2)
+    /// Time kept back from a flush for the commit itself.
+    static let flushCommitReserve = TimeSpan.seconds(1)
+    /// Messages taken from a partition queue before their records are handed out.
+    static let consumeChunk = 256
+    /// How long a thread that was told to stop is waited for beyond its own deadline.
+    static let joinGrace = TimeSpan.milliseconds(500)
+    /// Group, topic and client names in error texts are cut here.
+    static let errorTextBytes = 512
+}

@@ -1,0 +1,118 @@
+import Base
+import EventLoop
+import Kafka
+import Testing
+
+/// The group thread, the lanes' queues and the committer together, against the broker in process.
+@Suite(.serialized) struct GroupTests {
+    private let cluster: MockCluster
+    private let configuration: KafkaConfiguration
+
+    init() throws {
+        cluster = try MockCluster()
+        try cluster.createTopic(TestMember.input, partitions: 4)
+        try cluster.createTopic(TestMember.output, partitions: 2)
+        configuration = KafkaConfiguration(bootstrapServers: cluster.bootstrapServers)
+    }
+
+    private func publish(_ count: Int, from first: Int = 0, partition: Int32? = nil) throws {
+        let producer = try TopicProducer(configuration)
+        for number in first..<first + count {
+            try producer.send(
+                to: TestMember.input, partition: partition ?? Int32(number % 4),
+                key: Array("user-\(number)".utf8), value: Array("event \(number)".utf8))
+        }
+        try producer.flush(timeout: .seconds(10))
+    }
+
+    private func results() throws -> [String] {
+        let reader = try TopicReader(configuration, topics: [TestMember.output], from: .beginning)
+        var values: [String] = []
+        let deadline = SystemTime.shared.monotonic + .seconds(20)
+        let ended = reader.readToEnd(deadline: deadline) { record in
+            values.append(record.value.map { String(decoding: $0, as: UTF8.self) } ?? "")
+        }
+        #expect(ended)
+        return values
+    }
+
+    /// Asked by somebody who never joins the group.
+    private func committed(_ group: String = "g") throws -> [Int64] {
+        let places = (0..<4).map { TopicPartition(TestMember.input, Int32($0)) }
+        let asker = try Consumer(configuration, group: TestMember.groupSettings(group))
+        let offsets = try asker.committedOffsets(places, timeout: .seconds(10))
+        return places.map { offsets[$0] ?? -1 }
+    }
+
+    @Test func `every record ends in a result and its offset is committed`() throws {
+        try publish(400)
+        let member = try TestMember(configuration, group: TestMember.groupSettings("g"))
+        #expect(member.turn { member.seen.count >= 400 })
+        #expect(member.stop())
+        #expect(try committed() == [100, 100, 100, 100])
+        let results = try results()
+        #expect(results.count == 400)
+        #expect(Set(results).count == 400)
+        #expect(member.events.errors == [])
+    }
+
+    @Test func `nothing is committed while the first event is open`() throws {
+        try publish(10, partition: 0)
+        let member = try TestMember(configuration, group: TestMember.groupSettings("g"))
+        member.holds = true
+        #expect(member.turn { member.heldCount == 10 })
+        member.release { $0 > 0 }
+        #expect(member.turn { member.committer.backlog.records == 0 })
+        #expect(member.turn { member.committer.committedOffsets[.init("events", 0)] == 0 })
+        member.release()
+        #expect(member.turn { member.committer.committedOffsets[.init("events", 0)] == 10 })
+        #expect(try committed()[0] == 10)
+        member.stop()
+    }
+
+    @Test func `a lost assignment commits nothing and is assigned again`() throws {
+        try publish(40)
+        let member = try TestMember(configuration, group: TestMember.groupSettings("g"))
+        member.holds = true
+        #expect(member.turn { member.heldCount == 40 })
+        cluster.push([.unknownMember], to: .heartbeat)
+        #expect(member.turn { member.lostCount == 4 })
+        #expect(member.heldCount == 0)
+        #expect(try committed() == [-1, -1, -1, -1])
+        member.holds = false
+        #expect(member.turn { member.seen.count == 80 })
+        #expect(member.stop())
+        #expect(try committed() == [10, 10, 10, 10])
+    }
+
+    @Test func `a refused commit is repeated and reading goes on`() throws {
+        let member = try TestMember(configuration, group: TestMember.groupSettings("g"))
+        cluster.push([.notCoordinator, .rebalanceInProgress], to: .offsetCommit)
+        try publish(40)
+        #expect(member.turn { member.seen.count == 40 })
+        #expect(
+            member.turn {
+                (0..<4).allSatisfy {
+                    member.committer.committedOffsets[.init("events", $0)] == 10
+                }
+            })
+        member.stop()
+    }
+
+    @Test func `closing without an assignment and with an open ticket keeps the deadline`() throws {
+        let early = try TestMember(configuration, group: TestMember.groupSettings("early"))
+        let start = SystemTime.shared.monotonic
+        early.stop(within: .seconds(5))
+        #expect(SystemTime.shared.monotonic - start < .seconds(7))
+
+        try publish(4)
+        let stuck = try TestMember(configuration, group: TestMember.groupSettings("stuck"))
+        stuck.holds = true
+        stuck.answersTickets = false
+        #expect(stuck.turn { stuck.heldCount == 4 })
+        let begin = SystemTime.shared.monotonic
+        stuck.stop(within: .seconds(3))
+        #expect(SystemTime.shared.monotonic - begin < .seconds(5))
+        #expect(try committed("stuck") == [-1, -1, -1, -1])
+    }
+}

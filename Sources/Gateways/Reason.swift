@@ -72,6 +72,9 @@ public enum Reason: String, Sendable, CaseIterable {
     case invalidContent = "invalid_content"
     case expired = "expired"
     case credentialUnavailable = "credential_unavailable"
+    case permissionDenied = "permission_denied"
+    case superseded = "superseded"
+    case gatewayNotConfigured = "gateway_not_configured"
 
     // What the connection did instead of an answer.
     case connectionFailed = "connection_failed"

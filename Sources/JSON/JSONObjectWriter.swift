@@ -16,6 +16,12 @@ public struct JSONObjectWriter {
         bytes.append(0x7B)
     }
 
+    /// Goes on with an object that is open at the end of `bytes` and has a member already.
+    public init(continuing bytes: ByteWriter) {
+        self.bytes = bytes
+        isFirst = false
+    }
+
     /// Closes the object.
     public mutating func end() { bytes.append(0x7D) }
 

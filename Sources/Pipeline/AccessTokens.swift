@@ -1,0 +1,117 @@
+// FCM's access tokens as one lane uses them. The credential is the process's; whoever is told to
+// fetch makes the call from its own loop, and every lane hears of the answer.
+
+internal import Base
+internal import EventLoop
+internal import Gateways
+internal import HTTP2
+internal import Synchronization
+
+/// One service account's credential and the lanes that wait for its tokens.
+internal final class AccessTokenService: Sendable {
+    let credential: OAuthCredential
+    private let listeners = Mutex<[@Sendable () -> Void]>([])
+
+    init(_ credential: OAuthCredential) { self.credential = credential }
+
+    /// Calls `listener` from any thread whenever an answer was taken in.
+    func subscribe(_ listener: @escaping @Sendable () -> Void) {
+        listeners.withLock { $0.append(listener) }
+    }
+
+    func announce() {
+        for listener in listeners.withLock({ $0 }) { listener() }
+    }
+}
+
+/// What a target that needs a token can do now.
+internal enum AccessTokenAnswer {
+    case use(AccessToken)
+    /// No token yet; `AccessTokens.onChange` says when to ask again.
+    case wait
+    /// There will be none until somebody repairs the credential.
+    case unavailable(CredentialFault)
+}
+
+/// A lane's access to the tokens of one service account. Loop-confined.
+internal final class AccessTokens: HTTP2PoolDelegate {
+    /// Called when it is worth asking again.
+    var onChange: (() -> Void)?
+
+    private let service: AccessTokenService
+    private let loop: EventLoop
+    private let pool: HTTP2Pool
+    private var fetchedAt = UnixMillis(0)
+    private lazy var timer = LoopTimer { [unowned self] in onChange?() }
+
+    init(_ service: AccessTokenService, loop: EventLoop, pool: HTTP2Pool) {
+        self.service = service
+        self.loop = loop
+        self.pool = pool
+        pool.delegate = self
+    }
+
+    /// The token to send with, as far as there is one.
+    func token() -> AccessTokenAnswer {
+        switch service.credential.next(at: loop.now, wall: loop.wall) {
+        case .use(let token): return .use(token)
+        case .fetch(let fetch, let meanwhile):
+            start(fetch)
+            return meanwhile.map { .use($0) } ?? .wait
+        case .wait(let time):
+            if let fault = service.credential.fault, fault.fault != .none {
+                return .unavailable(fault)
+            }
+            if !timer.isScheduled { loop.schedule(timer, at: time) }
+            return .wait
+        }
+    }
+
+    /// Takes note that FCM refused the token of that generation.
+    func refuse(_ generation: UInt64) { service.credential.refuse(generation, at: loop.now) }
+
+    func close() {
+        loop.cancel(timer)
+        onChange = nil
+        pool.close()
+        pool.delegate = nil
+    }
+
+    private func start(_ fetch: TokenFetch) {
+        let endpoint = service.credential.account.tokenEndpoint
+        let request = OutboundRequest()
+        request.add(":method", "POST")
+        request.add(":scheme", "https")
+        request.add(":authority", pool.origin.authority)
+        request.add(":path", endpoint.path)
+        request.add("content-type", "application/x-www-form-urlencoded")
+        request.add("accept", "application/json")
+        request.body.append(fetch.body)
+        fetchedAt = loop.wall
+        pool.submit(request, tag: fetch.number, deadline: loop.now + Self.fetchDeadline)
+    }
+
+    func pool(_ pool: HTTP2Pool, mayWrite tag: UInt64) -> Bool { true }
+
+    func pool(
+        _ pool: HTTP2Pool, finished tag: UInt64, _ request: OutboundRequest, _ result: HTTPResult
+    ) {
+        switch result {
+        case .response(let response):
+            let answer = GatewayAnswer(
+                status: response.status, body: response.body,
+                retryAfter: response.text(.retryAfter), date: response.text(.date), now: loop.wall)
+            service.credential.received(answer, for: tag, at: loop.now)
+        case .notProcessed(let fault), .ambiguous(let fault, _):
+            service.credential.failed(tag, detail: "\(fault)", at: loop.now)
+        case .withdrawn:
+            service.credential.failed(tag, detail: "withdrawn", at: loop.now)
+        }
+        service.announce()
+    }
+
+    func poolAlarm(_ pool: HTTP2Pool, _ alarm: PoolAlarm) {}
+
+    /// How long a call may wait to be written; an answer has the pool's request time-out.
+    private static let fetchDeadline = TimeSpan.seconds(10)
+}

@@ -1,0 +1,127 @@
+// What the pipeline tells an operator: few lines, rate limited, with a cause and a remedy, and
+// never a token, payload or user.
+
+internal import Base
+internal import Gateways
+internal import HTTP2
+internal import Kafka
+internal import Telemetry
+internal import TokenIndex
+
+/// The log of one process's pipeline; shared by its lanes.
+internal final class AlarmLog: Sendable {
+    private let log: Log
+    private let deadLetters: RateLimitedLog
+    private let misrouted: RateLimitedLog
+    private let index: RateLimitedLog
+    private let dropped: RateLimitedLog
+    private let pools: RateLimitedLog
+    private let credentials: RateLimitedLog
+    private let group: RateLimitedLog
+
+    init(_ log: Log) {
+        self.log = log
+        deadLetters = RateLimitedLog(log, limit: 3)
+        misrouted = RateLimitedLog(log, limit: 1, interval: .minutes(1))
+        index = RateLimitedLog(log)
+        dropped = RateLimitedLog(log)
+        pools = RateLimitedLog(log, limit: 5)
+        credentials = RateLimitedLog(log, limit: 3, interval: .minutes(1))
+        group = RateLimitedLog(log, limit: 3)
+    }
+
+    func deadLetter(_ refusal: Refusal, at position: RecordPosition) {
+        deadLetters.warning(
+            "record set aside as a dead letter",
+            [
+                "code": LogValue(refusal.code.rawValue), "reason": LogValue(refusal.reason),
+                "topic": LogValue(position.topic), "partition": LogValue(position.partition),
+                "offset": LogValue(position.offset),
+            ])
+    }
+
+    func misrouted(source: String) {
+        misrouted.warning(
+            "records are not in the partition of their user: the producer must key by user id and "
+                + "partition by murmur2 (librdkafka and kcat: partitioner=murmur2_random)",
+            ["source": LogValue(source.isEmpty ? "unknown" : source)])
+    }
+
+    func indexFault(_ fault: IndexFault) {
+        index.warning("a look-up is repeated", ["reason": LogValue(describing: fault)])
+    }
+
+    func addressesDropped(_ count: Int) {
+        dropped.warning(
+            "a user has more addresses than are served; the newest were kept",
+            ["dropped": LogValue(count), "limit": LogValue(IndexLimits.addressesPerUser)])
+    }
+
+    func pool(_ origin: Origin, _ alarm: PoolAlarm) {
+        let host = LogValue(describing: origin)
+        switch alarm {
+        case .http2NotNegotiated(let name):
+            pools.error(
+                "the gateway does not speak HTTP/2: most often a proxy that intercepts TLS",
+                ["gateway": host, "negotiated": LogValue(name ?? "nothing")])
+        case .tlsFailed(let text):
+            pools.error(
+                "TLS with the gateway failed; check the endpoint's name and ca_file",
+                ["gateway": host, "reason": LogValue(text)])
+        case .unreachable(let text, let failures):
+            pools.warning(
+                "no connection to the gateway",
+                ["gateway": host, "reason": LogValue(text), "failures": LogValue(failures)])
+        case .credentialsRefused(let reason):
+            pools.error(
+                "the gateway refuses the credential of this connection",
+                ["gateway": host, "reason": LogValue(reason)])
+        case .calm(let pause):
+            pools.warning(
+                "the gateway asks for less load",
+                ["gateway": host, "pause_ms": LogValue(pause.millis)])
+        case .goAway(let code, let reason):
+            log.debug(
+                "the gateway ended a connection",
+                [
+                    "gateway": host, "code": LogValue("\(code)"),
+                    "reason": LogValue(reason ?? ""),
+                ])
+        case .connectionLost(let fault, let inFlight):
+            pools.warning(
+                "a connection was lost with requests in flight",
+                [
+                    "gateway": host, "reason": LogValue("\(fault)"),
+                    "in_flight": LogValue(inFlight),
+                ])
+        }
+    }
+
+    /// Answers that blame us: an operator has to act, and no token is touched.
+    func verdict(_ verdict: Verdict, _ bulkhead: Bulkhead?) {
+        guard verdict.fault != .none, let bulkhead else { return }
+        let words: String
+        switch verdict.fault {
+        case .clock: words = "the gateway refuses our credential because of the clock: check NTP"
+        case .credential: words = "the gateway refuses our credential"
+        case .config: words = "the gateway refuses our topic, project or environment"
+        case .ours, .none: words = "the gateway refuses a request that Bugle should not have built"
+        }
+        credentials.error(
+            words,
+            [
+                "app": LogValue(bulkhead.app), "gateway": LogValue(bulkhead.gateway.rawValue),
+                "environment": LogValue(bulkhead.environment.rawValue),
+                "reason": LogValue(verdict.reason?.rawValue ?? "none"),
+                "detail": LogValue(verdict.detail),
+            ])
+    }
+
+    func groupError(_ error: KafkaError) {
+        group.error("the consumer group reports trouble", ["reason": LogValue(describing: error)])
+    }
+
+    func committer(_ event: CommitterEvent) {
+        group.warning("the committer reports trouble", ["reason": LogValue("\(event)")])
+    }
+}

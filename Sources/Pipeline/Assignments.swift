@@ -1,0 +1,79 @@
+// Between the group and the lanes: which lane owns which partition, and when all lanes have let
+// go of what is leaving.
+
+internal import Base
+internal import Kafka
+internal import Synchronization
+
+/// Hands what the group decides to the lanes. Called on the group thread.
+internal final class Assignments: AssignmentHandler {
+    private struct State: Sendable {
+        var count = 0
+        var wasAssigned = false
+        var fatalError: String?
+    }
+
+    private let lanes: [LaneThread]
+    private let alarms: AlarmLog
+    private let state = Mutex(State())
+
+    init(lanes: [LaneThread], alarms: AlarmLog) {
+        self.lanes = lanes
+        self.alarms = alarms
+    }
+
+    var count: Int { state.withLock { $0.count } }
+    var wasAssigned: Bool { state.withLock { $0.wasAssigned } }
+    var fatalError: String? { state.withLock { $0.fatalError } }
+
+    func assigned(_ partitions: [PartitionAssignment]) {
+        state.withLock {
+            $0.count += partitions.count
+            $0.wasAssigned = true
+            $0.fatalError = nil
+        }
+        for partition in partitions { lane(of: partition).assign(partition) }
+    }
+
+    func revoked(_ partitions: [PartitionAssignment], ticket: RevokeTicket) {
+        state.withLock { $0.count -= partitions.count }
+        let groups = Dictionary(grouping: partitions) { Int($0.place.partition) % lanes.count }
+        guard !groups.isEmpty else { return ticket.finish() }
+        let open = Atomic<Int>(groups.count)
+        let countdown = Countdown(open) { ticket.finish() }
+        for (lane, leaving) in groups {
+            lanes[lane].revoke(Set(leaving.map(\.epoch))) { countdown.arrive() }
+        }
+    }
+
+    func lost(_ partitions: [PartitionAssignment]) {
+        state.withLock { $0.count -= partitions.count }
+        let groups = Dictionary(grouping: partitions) { Int($0.place.partition) % lanes.count }
+        for (lane, leaving) in groups { lanes[lane].forget(Set(leaving.map(\.epoch))) }
+    }
+
+    func groupError(_ error: KafkaError) {
+        alarms.groupError(error)
+        if error.isFatal { state.withLock { $0.fatalError = error.description } }
+    }
+
+    /// Equal partition numbers of several topics meet in one lane.
+    private func lane(of partition: PartitionAssignment) -> LaneThread {
+        lanes[Int(partition.place.partition) % lanes.count]
+    }
+}
+
+/// Calls something once when a number of threads have arrived.
+private final class Countdown: Sendable {
+    private let open: Atomic<Int>
+    private let done: @Sendable () -> Void
+
+    init(_ open: consuming Atomic<Int>, _ done: @escaping @Sendable () -> Void) {
+        self.open = open
+        self.done = done
+    }
+
+    func arrive() {
+        if open.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 { done() }
+    }
+}

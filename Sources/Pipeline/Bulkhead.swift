@@ -1,0 +1,51 @@
+// A bulkhead is what fails together: an app at a gateway in an environment. It knows how requests
+// for it are built and which connections they take.
+
+internal import Base
+internal import Gateways
+internal import HTTP2
+
+/// One (app, gateway, environment) on one lane. Loop-confined.
+internal final class Bulkhead {
+    let app: String
+    let gateway: Gateway
+    let environment: GatewayEnvironment
+    let pool: HTTP2Pool
+    let sender: Sender
+    let metrics: BulkheadMetrics
+    /// When the connections were last replaced on a gateway's word.
+    var replacedAt = MonotonicTime(nanos: .min / 2)
+
+    /// What builds and authorises the requests.
+    enum Sender {
+        case apns(APNsRenderer, APNsCredential)
+        case fcm(FCMRenderer, AccessTokens)
+    }
+
+    init(
+        app: String, gateway: Gateway, environment: GatewayEnvironment, pool: HTTP2Pool,
+        sender: Sender, metrics: BulkheadMetrics
+    ) {
+        self.app = app
+        self.gateway = gateway
+        self.environment = environment
+        self.pool = pool
+        self.sender = sender
+        self.metrics = metrics
+    }
+}
+
+/// An app as one lane sees it: where its addresses are sent.
+internal final class LaneApp {
+    let name: String
+    private(set) var bulkheads: [Bulkhead] = []
+
+    init(name: String) { self.name = name }
+
+    func add(_ bulkhead: Bulkhead) { bulkheads.append(bulkhead) }
+
+    /// The bulkhead that serves an address; nil when the app is not configured for its gateway.
+    func bulkhead(_ gateway: Gateway, _ environment: GatewayEnvironment) -> Bulkhead? {
+        bulkheads.first { $0.gateway == gateway && $0.environment == environment }
+    }
+}

@@ -1,0 +1,235 @@
+// Dispatch: requests go to the pools, answers come back, and a verdict decides: settled, or tried
+// again in place while that makes sense.
+
+internal import Base
+internal import EventLoop
+internal import Gateways
+internal import HTTP2
+internal import Telemetry
+internal import TokenIndex
+
+extension Lane {
+    /// Sends a target, after a new look-up if the last one is too old.
+    func send(_ target: TargetInFlight) {
+        guard let event = target.event, let envelope = event.envelope,
+            let pool = target.bulkhead?.pool
+        else { return }
+        if envelope.expiresAt <= loop.wall {
+            return settle(target, Settlement(outcome: .expired))
+        }
+        if loop.now - target.lookedUpAt > settings.lookUpAge { return refresh(target) }
+        guard let request = target.request else {
+            preconditionFailure("a target is sent whose request is still out")
+        }
+        switch render(target, into: request) {
+        case .awaitsToken: awaitingToken.append(target)
+        case .settled(let settlement): settle(target, settlement)
+        case .request where envelope.isValidation && target.bulkhead?.gateway == .apns:
+            // APNs has no rehearsal: the request was built and checked, and goes nowhere.
+            settle(target, Settlement(outcome: .accepted, detail: "validated, not sent"))
+        case .request:
+            target.request = nil
+            target.withdrawal = nil
+            let patience = min(envelope.expiresAt - loop.wall, settings.retry.longestWait)
+            pool.submit(request, tag: UInt64(target.slot), deadline: loop.now + patience)
+        }
+    }
+
+    /// Sends what waited for an access token.
+    func resumeAwaitingToken() {
+        guard !awaitingToken.isEmpty else { return }
+        let waiting = awaitingToken
+        awaitingToken.removeAll(keepingCapacity: true)
+        for target in waiting { send(target) }
+        flushAtEndOfTurn()
+    }
+}
+
+extension Lane: HTTP2PoolDelegate {
+    /// The last look before HEADERS are written: nobody else's push, nothing expired.
+    func pool(_ pool: HTTP2Pool, mayWrite tag: UInt64) -> Bool {
+        let target = targets[Int(tag)]
+        guard let event = target.event, let envelope = event.envelope else { return false }
+        if envelope.expiresAt <= loop.wall {
+            target.withdrawal = .expired
+            return false
+        }
+        if loop.now - target.lookedUpAt > settings.lookUpAge {
+            target.withdrawal = .staleLookUp
+            return false
+        }
+        return true
+    }
+
+    func pool(
+        _ pool: HTTP2Pool, finished tag: UInt64, _ request: OutboundRequest, _ result: HTTPResult
+    ) {
+        let target = targets[Int(tag)]
+        target.request = request
+        flushAtEndOfTurn()
+        switch result {
+        case .response(let response): answered(target, response)
+        case .withdrawn: withdrawn(target)
+        case .notProcessed(let fault): notProcessed(target, fault)
+        case .ambiguous(let fault, let sentAt): lostAnswer(target, fault, sentAt: sentAt)
+        }
+    }
+
+    func poolAlarm(_ pool: HTTP2Pool, _ alarm: PoolAlarm) { alarms.pool(pool.origin, alarm) }
+
+    private func withdrawn(_ target: TargetInFlight) {
+        switch target.withdrawal {
+        case .staleLookUp: refresh(target)
+        case .expired, nil: settle(target, Settlement(outcome: .expired))
+        }
+    }
+
+    // MARK: Answers
+
+    private func answered(_ target: TargetInFlight, _ response: HTTPResponse) {
+        guard let bulkhead = target.bulkhead, let address = target.address else { return }
+        let sentAt = wall(at: response.sentAt)
+        noteAttempt(target, sentAt: sentAt)
+        target.gatewayTime = loop.now - response.sentAt
+        bulkhead.metrics.answered(status: response.status, after: target.gatewayTime)
+        let answer = GatewayAnswer(
+            status: response.status, body: response.body,
+            retryAfter: response.status == 200 ? nil : response.text(.retryAfter),
+            date: response.status == 200 ? nil : response.text(.date), now: loop.wall)
+        let sent = SentRequest(
+            sentAt: sentAt, registeredAt: address.registeredAt,
+            credentialAge: response.sentAt - target.credentialBorn, attempts: target.attempts,
+            refreshTried: target.refreshTried)
+        let verdict: Verdict
+        switch bulkhead.gateway {
+        case .apns: verdict = APNsVerdict.judge(answer, sent: sent, parser: answerParser)
+        default: verdict = FCMVerdict.judge(answer, sent: sent, parser: answerParser)
+        }
+        noteIDs(target, response, verdict)
+        follow(verdict, target, status: response.status)
+    }
+
+    private func noteIDs(
+        _ target: TargetInFlight, _ response: HTTPResponse, _ verdict: Verdict
+    ) {
+        target.gatewayID.removeAll()
+        target.gatewayTraceID.removeAll()
+        if let range = verdict.gatewayID {
+            target.gatewayID.append(UnsafeRawBufferPointer(rebasing: response.body[range]))
+        } else if let id = response.header(.apnsID) {
+            target.gatewayID.append(id)
+        }
+        if let id = response.header(.apnsUniqueID) { target.gatewayTraceID.append(id) }
+    }
+
+    /// Attempts are counted when they end: what was provably not processed is none.
+    private func noteAttempt(_ target: TargetInFlight, sentAt: UnixMillis) {
+        target.attempts += 1
+        if target.firstSentAt == nil { target.firstSentAt = sentAt }
+        target.sentAt = sentAt
+    }
+
+    /// The wall-clock time of a moment of this loop's recent past.
+    private func wall(at time: MonotonicTime) -> UnixMillis {
+        UnixMillis(loop.wall.value - (loop.now - time).millis)
+    }
+
+    private func follow(_ verdict: Verdict, _ target: TargetInFlight, status: Int) {
+        alarms.verdict(verdict, target.bulkhead)
+        if verdict.drainsConnection { replaceConnections(of: target) }
+        var settlement = Settlement(
+            outcome: .failed, reason: verdict.reason, detail: verdict.detail, status: status,
+            tokenAction: verdict.tokenAction, gatewayTime: verdict.gatewayTime)
+        switch verdict.course {
+        case .final(let outcome):
+            settlement.outcome = outcome
+            settle(target, settlement)
+        case .retry(let advice):
+            settlement.outcome = advice.exhausted
+            if advice.needsNewConnection { replaceConnections(of: target) }
+            if advice.needsFreshCredential { takeFreshCredential(for: target) }
+            retry(target, after: advice.minimumWait, otherwise: settlement)
+        }
+    }
+
+    private func takeFreshCredential(for target: TargetInFlight) {
+        target.refreshTried = true
+        switch target.bulkhead?.sender {
+        case .apns(_, let credential):
+            // The result is not needed here: rendering asks for the current token.
+            _ = try? credential.token(
+                insteadOf: target.credentialGeneration, at: loop.now, wall: loop.wall)
+        case .fcm(_, let tokens): tokens.refuse(target.credentialGeneration)
+        case nil: break
+        }
+    }
+
+    /// New connections on a gateway's word, at most once in a while: a burst of equal answers
+    /// must not become a burst of handshakes.
+    private func replaceConnections(of target: TargetInFlight) {
+        guard let bulkhead = target.bulkhead,
+            loop.now - bulkhead.replacedAt > settings.replaceInterval
+        else { return }
+        bulkhead.replacedAt = loop.now
+        bulkhead.pool.replaceConnections()
+    }
+
+    // MARK: No answers
+
+    private func notProcessed(_ target: TargetInFlight, _ fault: TransportFault) {
+        guard let envelope = target.event?.envelope else { return }
+        target.bulkhead?.metrics.unanswered.add(1)
+        if envelope.expiresAt <= loop.wall {
+            return settle(target, Settlement(outcome: .expired))
+        }
+        settle(
+            target,
+            Settlement(outcome: .failed, reason: .connectionFailed, detail: "\(fault)"))
+    }
+
+    /// The gateway may have processed the request. It is sent once more with the same identity,
+    /// under which a second copy replaces the first.
+    private func lostAnswer(
+        _ target: TargetInFlight, _ fault: TransportFault, sentAt: MonotonicTime
+    ) {
+        target.bulkhead?.metrics.unanswered.add(1)
+        noteAttempt(target, sentAt: wall(at: sentAt))
+        target.gatewayTime = loop.now - sentAt
+        let wasAmbiguous = target.wasAmbiguous
+        target.wasAmbiguous = true
+        let reason: Reason = fault == .timedOut ? .answerTimeout : .connectionLost
+        let settlement = Settlement(outcome: .failed, reason: reason, detail: "\(fault)")
+        if wasAmbiguous { return settle(target, settlement) }
+        // FCM: never sooner than ten seconds after a failure.
+        let minimum = target.bulkhead?.gateway == .fcm ? settings.fcmFailureWait : .zero
+        retry(target, after: minimum, otherwise: settlement)
+    }
+
+    // MARK: Retries
+
+    private func retry(
+        _ target: TargetInFlight, after minimumWait: TimeSpan, otherwise settlement: Settlement
+    ) {
+        guard let envelope = target.event?.envelope else { return }
+        let decision = settings.retry.decide(
+            minimumWait: minimumWait, attempts: target.attempts,
+            isOneAttempt: envelope.isOneAttempt, now: loop.wall, expiresAt: envelope.expiresAt,
+            random: &loop.random)
+        switch decision {
+        case .exhausted: settle(target, settlement)
+        case .expires:
+            var settlement = settlement
+            settlement.outcome = .expired
+            settle(target, settlement)
+        case .wait(let span):
+            target.bulkhead?.metrics.retries.add(1)
+            let timer = LoopTimer { [unowned self, unowned target] in
+                target.timer = nil
+                send(target)
+                flushAtEndOfTurn()
+            }
+            target.timer = timer
+            loop.schedule(timer, at: loop.now + span)
+        }
+    }
+}

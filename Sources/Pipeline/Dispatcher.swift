@@ -1,0 +1,235 @@
+// The dispatcher: lanes, group and committer put together, started and stopped as one.
+
+public import Base
+public import EventLoop
+internal import Gateways
+internal import HTTP2
+public import Kafka
+internal import Synchronization
+public import Telemetry
+public import TokenIndex
+
+/// What a dispatcher is built from.
+public struct DispatcherSettings: Sendable {
+    /// How the cluster is reached.
+    public var kafka: KafkaConfiguration
+    /// Membership; the group's id and deadlines.
+    public var group: GroupConfiguration
+    /// The producer.
+    public var producer = ProducerConfiguration()
+    /// The events topics with their classes.
+    public var eventTopics: [(name: String, eventClass: EventClass)]
+    /// Where results go.
+    public var resultsTopic = "push.results"
+    /// Where verdicts on tokens go.
+    public var invalidationsTopic = "push.invalidations"
+    /// Where records go that cannot become a push.
+    public var deadLettersTopic = "push.events-dlt"
+    /// Threads that dispatch, 1 to 64.
+    public var lanes = 1
+    /// Events in flight in the whole process.
+    public var eventsInFlight = 4000
+    /// Bytes of records in flight in the whole process.
+    public var recordBytes = 64 << 20
+    /// Larger events become dead letters, in bytes.
+    public var eventBytes = 256 << 10
+    /// How often and how long a target is tried in place.
+    public var retry = RetryPolicy()
+    /// What events without content of their own show; nil makes them dead letters.
+    public var defaultNotification: (title: String, body: String?)?
+    /// Whether a CloudEvent's subject names the user.
+    public var takesUserFromSubject = false
+    /// Connections per origin and lane: the process's bounds for APNs.
+    public var apnsConnections = 2...10
+    /// Connections per origin and lane: the process's bounds for FCM.
+    public var fcmConnections = 2...4
+    /// Identifies the configuration in results.
+    public var configurationHash = ""
+    /// Names this process in results.
+    public var replica = ""
+
+    /// Settings with the defaults.
+    public init(
+        kafka: KafkaConfiguration, group: GroupConfiguration,
+        eventTopics: [(name: String, eventClass: EventClass)]
+    ) {
+        self.kafka = kafka
+        self.group = group
+        self.eventTopics = eventTopics
+    }
+}
+
+/// Why a dispatcher did not start.
+public enum DispatcherError: Error, CustomStringConvertible {
+    /// The cluster or a client of it.
+    case kafka(KafkaError)
+    /// A thread, descriptor or TLS setting.
+    case system(String)
+    /// Topics that do not exist, named.
+    case missingTopics([String])
+
+    /// What is wrong and what to do.
+    public var description: String {
+        switch self {
+        case .kafka(let error): "Kafka: \(error)"
+        case .system(let text): text
+        case .missingTopics(let names):
+            "topics do not exist: \(names.joined(separator: ", ")); run `bugle topics apply`"
+        }
+    }
+}
+
+/// A running dispatcher. Every method may be called from any thread.
+public final class Dispatcher: Sendable {
+    private let lanes: [LaneThread]
+    private let committer: Committer
+    private let consumer: Consumer
+    private let group: GroupThread
+    private let assignments: Assignments
+    private let drainDeadline: TimeSpan
+
+    /// Starts everything; the first records are read when the group has assigned partitions.
+    public init(
+        _ settings: DispatcherSettings, apps: [PushApp],
+        index makeIndex: @escaping @Sendable (EventLoop) -> any TokenIndex,
+        registry: MetricsRegistry, log: Log
+    ) throws(DispatcherError) {
+        let alarms = AlarmLog(log)
+        let counts = try Self.partitionCounts(settings)
+        drainDeadline = settings.group.drainDeadline
+        do throws(KafkaError) {
+            var committing = CommitterConfiguration(topics: [
+                settings.resultsTopic, settings.invalidationsTopic, settings.deadLettersTopic,
+            ])
+            committing.producer = settings.producer
+            committing.onEvent = { alarms.committer($0) }
+            committer = try Committer(settings.kafka, committing)
+            consumer = try Consumer(settings.kafka, group: settings.group)
+        } catch {
+            throw .kafka(error)
+        }
+        guard
+            let laneSettings = LaneSettings(settings, counts: counts, committer: committer)
+        else { throw .system("an output topic is not known to the committer") }
+        var lanes: [LaneThread] = []
+        for number in 0..<settings.lanes {
+            let plan = LanePlan(
+                number: number, settings: laneSettings, dispatcher: settings, apps: apps,
+                committer: committer, makeIndex: makeIndex, registry: registry, alarms: alarms)
+            lanes.append(try LaneThread(plan))
+        }
+        self.lanes = lanes
+        assignments = Assignments(lanes: lanes, alarms: alarms)
+        do throws(KafkaError) {
+            group = try GroupThread(
+                consumer, topics: settings.eventTopics.map(\.name), handler: assignments,
+                committer: committer)
+        } catch {
+            throw .kafka(error)
+        }
+        registerMetrics(registry)
+    }
+
+    /// Drains and stops: no record is read any more, what is in flight is finished, results are
+    /// delivered, offsets committed, the group left. False when the deadline passed first; what
+    /// was open then is done again by the next owner.
+    public func stop(deadline: MonotonicTime) -> Bool {
+        for lane in lanes { lane.drain() }
+        let left = group.stop(deadline: deadline)
+        let delivered = committer.stop(deadline: deadline)
+        for lane in lanes { lane.stop() }
+        return left && delivered
+    }
+
+    /// How many partitions are assigned to this process.
+    public var assignedPartitions: Int { assignments.count }
+
+    /// Whether all threads have turned lately: liveness, which depends on nothing outside.
+    public func isAlive(at now: MonotonicTime, within span: TimeSpan) -> Bool {
+        let turns = [group.lastTurn, committer.lastTurn] + lanes.map(\.lastTurn)
+        return turns.allSatisfy { now - $0 < span }
+    }
+
+    /// Why this process is not ready; empty when it is.
+    public var hindrances: [String] {
+        var reasons: [String] = []
+        if !assignments.wasAssigned { reasons.append("no partitions are assigned yet") }
+        if let text = assignments.fatalError { reasons.append("the consumer group: \(text)") }
+        for lane in lanes {
+            if let text = lane.indexHindrance, !reasons.contains(text) { reasons.append(text) }
+        }
+        return reasons
+    }
+
+    /// The latencies of all lanes, from consumption to settlement.
+    public func latencies() -> LatencyHistogram {
+        var merged = LatencyHistogram()
+        for lane in lanes { merged.merge(lane.latency()) }
+        return merged
+    }
+
+    private static func partitionCounts(
+        _ settings: DispatcherSettings
+    ) throws(DispatcherError) -> [String: Int32] {
+        let cluster: ClusterDescription
+        do throws(KafkaError) {
+            cluster = try Admin(settings.kafka).describeCluster(timeout: .seconds(10))
+        } catch {
+            throw .kafka(error)
+        }
+        var counts: [String: Int32] = [:]
+        for topic in cluster.topics { counts[topic.name] = topic.partitions }
+        let needed =
+            settings.eventTopics.map(\.name) + [
+                settings.resultsTopic, settings.invalidationsTopic, settings.deadLettersTopic,
+            ]
+        let missing = needed.filter { (counts[$0] ?? 0) == 0 }
+        guard missing.isEmpty else { throw .missingTopics(missing) }
+        return counts
+    }
+
+    private func registerMetrics(_ registry: MetricsRegistry) {
+        registry.gauge(
+            "bugle_assigned_partitions", help: "Partitions of the events topics assigned here."
+        ) { [assignments] in Double(assignments.count) }
+        registry.gauge("bugle_outbox_records", help: "Records posted and not yet delivered.") {
+            [committer] in Double(committer.backlog.records)
+        }
+        registry.gauge(
+            "bugle_outbox_bytes", help: "Bytes of records posted and not yet delivered."
+        ) { [committer] in Double(committer.backlog.bytes) }
+        registry.gauge(
+            "bugle_commit_failures", help: "Commits that were refused or not answered."
+        ) { [committer] in Double(committer.statistics.commitFailures) }
+    }
+}
+
+extension LaneSettings {
+    /// A lane's share; nil when the committer does not know a topic.
+    fileprivate init?(
+        _ settings: DispatcherSettings, counts: [String: Int32], committer: Committer
+    ) {
+        guard let results = committer.topic(settings.resultsTopic),
+            let invalidations = committer.topic(settings.invalidationsTopic),
+            let deadLetters = committer.topic(settings.deadLettersTopic)
+        else { return nil }
+        let most = settings.eventTopics.map { counts[$0.name] ?? 0 }.max() ?? 0
+        self.init(
+            decoder: EventDecoder(
+                maximumBytes: settings.eventBytes,
+                takesUserFromSubject: settings.takesUserFromSubject),
+            retry: settings.retry,
+            eventsInFlight: max(settings.eventsInFlight / settings.lanes, 1),
+            recordBytes: max(settings.recordBytes / settings.lanes, settings.eventBytes),
+            partitionCounts: counts,
+            classes: Dictionary(
+                settings.eventTopics.map { ($0.name, $0.eventClass) },
+                uniquingKeysWith: { first, _ in first }),
+            defaultTitle: settings.defaultNotification?.title,
+            defaultBody: settings.defaultNotification?.body, resultsTopic: results,
+            invalidationsTopic: invalidations, deadLettersTopic: deadLetters,
+            deadLettersKeepPartition: (counts[settings.deadLettersTopic] ?? 0) >= most,
+            group: settings.group.groupID, configurationHash: settings.configurationHash,
+            replica: settings.replica)
+    }
+}

@@ -1,0 +1,163 @@
+// The typed fields of an event's JSON object: each getter knows its rule and refuses with the
+// field's name. `null` means absent everywhere.
+
+internal import Base
+internal import JSON
+
+/// Reads fields of one object.
+internal struct EventFields {
+    private let root: JSONValue
+
+    init(_ root: JSONValue) { self.root = root }
+
+    /// Whether a field is there and not null.
+    func has(_ name: StaticString) -> Bool { field(name) != nil }
+
+    private func field(_ name: StaticString) -> JSONValue? {
+        guard let value = root[name], !value.isNull else { return nil }
+        return value
+    }
+
+    /// A text of 1 to `limit` bytes without control characters.
+    func text(_ name: StaticString, upTo limit: Int) throws(Refusal) -> String? {
+        guard let value = field(name) else { return nil }
+        guard let bytes = value.stringBytes else {
+            throw Refusal(.invalidField, "\(name) must be a string")
+        }
+        return try Self.checked(bytes, name, limit)
+    }
+
+    /// A text or a whole number, which is kept digit by digit.
+    func identifier(_ name: StaticString, upTo limit: Int) throws(Refusal) -> String? {
+        guard let value = field(name) else { return nil }
+        if let digits = value.numberText {
+            guard digits.allSatisfy({ $0 == 0x2D || $0 >= 0x30 && $0 <= 0x39 }) else {
+                throw Refusal(.invalidField, "\(name) must be a string or a whole number")
+            }
+            return try Self.checked(digits, name, limit)
+        }
+        guard let bytes = value.stringBytes else {
+            throw Refusal(.invalidField, "\(name) must be a string or a whole number")
+        }
+        return try Self.checked(bytes, name, limit)
+    }
+
+    private static func checked(
+        _ bytes: UnsafeRawBufferPointer, _ name: StaticString, _ limit: Int
+    ) throws(Refusal) -> String {
+        guard bytes.count >= 1 && bytes.count <= limit else {
+            throw Refusal(
+                .invalidField, "\(name) has \(bytes.count) bytes; 1 to \(limit) are allowed")
+        }
+        guard bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
+            throw Refusal(.invalidField, "\(name) holds a control character")
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// A whole number in a range.
+    func integer(
+        _ name: StaticString, in range: ClosedRange<Int64>
+    ) throws(Refusal) -> Int64? {
+        guard let value = field(name) else { return nil }
+        guard let number = value.int64, range.contains(number) else {
+            throw Refusal(
+                .invalidField,
+                "\(name) must be a whole number from \(range.lowerBound) to \(range.upperBound)")
+        }
+        return number
+    }
+
+    /// An RFC 3339 timestamp, or milliseconds since the epoch.
+    func time(_ name: StaticString) throws(Refusal) -> UnixMillis? {
+        guard let value = field(name) else { return nil }
+        if let bytes = value.stringBytes, let time = RFC3339.parse(bytes) { return time }
+        // Seconds by mistake would lie in January 1970: refused rather than expired at once.
+        if let millis = value.int64, millis >= 100_000_000_000, millis < 100_000_000_000_000 {
+            return UnixMillis(millis)
+        }
+        throw Refusal(
+            .invalidField,
+            "\(name) must be an RFC 3339 timestamp or milliseconds since the epoch")
+    }
+
+    /// An object.
+    func object(_ name: StaticString) throws(Refusal) -> JSONValue? {
+        guard let value = field(name) else { return nil }
+        guard value.isObject else {
+            throw Refusal(.invalidField, "\(name) must be an object")
+        }
+        return value
+    }
+
+    /// One of a closed list of names.
+    func choice<Choice: RawRepresentable & CaseIterable>(
+        _ name: StaticString
+    ) throws(Refusal) -> Choice? where Choice.RawValue == String {
+        guard let value = field(name) else { return nil }
+        guard let choice = value.string.flatMap({ Choice(rawValue: $0) }) else {
+            let names = Choice.allCases.map(\.rawValue).joined(separator: ", ")
+            throw Refusal(.invalidField, "\(name) must be one of \(names)")
+        }
+        return choice
+    }
+
+    /// `mode`: whether the event is a rehearsal.
+    func mode() throws(Refusal) -> Bool {
+        guard let mode = try text("mode", upTo: 16) else { return false }
+        switch mode {
+        case "live": return false
+        case "validate": return true
+        default: throw Refusal(.invalidField, "mode must be live or validate")
+        }
+    }
+
+    /// Up to 8 short labels.
+    func labels() throws(Refusal) -> JSONValue? {
+        guard let labels = try object("labels") else { return nil }
+        guard labels.count <= 8 else {
+            throw Refusal(.invalidField, "labels has \(labels.count) members; 8 are allowed")
+        }
+        try labels.forEachMember { (name, value) throws(Refusal) in
+            guard name.count <= 64, let text = value.stringBytes, text.count <= 128 else {
+                throw Refusal(
+                    .invalidField, "labels must have names up to 64 bytes and strings up to 128")
+            }
+        }
+        return labels
+    }
+
+    /// A log and a position in it.
+    func cursor() throws(Refusal) -> EventCursor? {
+        guard let cursor = try object("cursor") else { return nil }
+        let fields = EventFields(cursor)
+        guard let log = try fields.text("log", upTo: 128),
+            let sequence = try fields.integer("seq", in: 0...Int64.max)
+        else { throw Refusal(.invalidField, "cursor needs log and seq") }
+        return EventCursor(log: log, sequence: sequence)
+    }
+
+    /// Lists of install ids, platforms and gateways.
+    func filter(_ name: StaticString) throws(Refusal) -> AddressFilter? {
+        guard let lists = try object(name) else { return nil }
+        let fields = EventFields(lists)
+        return AddressFilter(
+            installIDs: try fields.names("install_ids"), platforms: try fields.names("platforms"),
+            gateways: try fields.names("gateways"))
+    }
+
+    private func names(_ name: StaticString) throws(Refusal) -> Set<String> {
+        guard let list = field(name) else { return [] }
+        guard list.isArray, list.count <= 1000 else {
+            throw Refusal(.invalidField, "\(name) must be a list of at most 1000 strings")
+        }
+        var names: Set<String> = []
+        try list.forEachElement { (element) throws(Refusal) in
+            guard let text = element.string else {
+                throw Refusal(.invalidField, "\(name) must be a list of strings")
+            }
+            names.insert(text)
+        }
+        return names
+    }
+}

@@ -1,0 +1,72 @@
+// An event between its consumption and the moment its results are handed to the committer. The
+// event is the unit of commit: it is complete when each of its targets is.
+
+internal import Base
+internal import EventLoop
+internal import JSON
+internal import Kafka
+
+/// A partition of an events topic while it is assigned to this lane.
+internal final class AssignedPartition {
+    let assignment: PartitionAssignment
+    let queue: PartitionQueue
+    let eventClass: EventClass
+    var ledger = PartitionLedger()
+    /// Events read and not completed.
+    var openEvents = 0
+    /// Whether new records are read; false from the first word of a revocation.
+    var isReading = true
+    /// Whether another process owns it by now: completions are dropped.
+    var isLost = false
+    /// Told once when the last open event is complete.
+    var whenDrained: (() -> Void)?
+
+    init(_ assignment: PartitionAssignment, eventClass: EventClass) {
+        self.assignment = assignment
+        self.queue = assignment.queue
+        self.eventClass = eventClass
+    }
+}
+
+/// One event in flight. Loop-confined; reused.
+internal final class EventInFlight: SlabResident {
+    var slot = -1
+    /// Owns the memory that the envelope's JSON values point into.
+    private(set) var parser = JSONParser()
+    var envelope: EventEnvelope?
+    var app: LaneApp?
+    var partition: AssignedPartition?
+    var position = RecordPosition(topic: "", partition: 0, offset: 0)
+    var consumedAt = UnixMillis(0)
+    var fannedOutAt: UnixMillis?
+    /// The fixed set of targets, in the order of their address ids.
+    var targets: [TargetInFlight] = []
+    var openTargets = 0
+    /// The same for all targets: what a push collapses under when the event names no key.
+    var identity = UUIDBytes(high: 0, low: 0)
+    /// The tag by which a client knows whom a push is for.
+    var audience: String?
+    /// Waits for `not_before`, or to repeat a look-up.
+    var holdTimer: LoopTimer?
+    /// Bytes of the record, for the lane's account of memory.
+    var recordBytes = 0
+
+    func recycle() {
+        envelope = nil
+        app = nil
+        partition = nil
+        fannedOutAt = nil
+        audience = nil
+        holdTimer = nil
+        targets.removeAll(keepingCapacity: true)
+        openTargets = 0
+        // A rare large record must not pin its parser's memory for good.
+        if recordBytes > Limits.keptParserBytes { parser = JSONParser() }
+        recordBytes = 0
+    }
+
+    private enum Limits {
+        /// Records up to this size leave their parser's buffers in place, in bytes.
+        static let keptParserBytes = 16 << 10
+    }
+}

@@ -1,0 +1,185 @@
+// Fan out: from a user to the user's addresses. The set of targets is fixed here; later look-ups
+// refresh an address or find it gone, but add none.
+
+internal import Base
+internal import Crypto
+internal import EventLoop
+internal import Gateways
+internal import TokenIndex
+
+extension Lane {
+    /// An event enters the look-up, unless its time is over or not yet come.
+    func admit(_ event: EventInFlight) {
+        guard let envelope = event.envelope else { return }
+        if envelope.expiresAt <= loop.wall { return endWithoutTargets(event, .expired, nil) }
+        if let notBefore = envelope.notBefore, notBefore > loop.wall {
+            return hold(event, for: notBefore - loop.wall)
+        }
+        lookUp(event)
+    }
+
+    /// Keeps an event until its `not_before`; admission has checked that the wait is short.
+    private func hold(_ event: EventInFlight, for span: TimeSpan) {
+        let timer = LoopTimer { [unowned self, unowned event] in
+            event.holdTimer = nil
+            admit(event)
+        }
+        event.holdTimer = timer
+        loop.schedule(timer, at: loop.now + span)
+    }
+
+    private func lookUp(_ event: EventInFlight) {
+        guard let envelope = event.envelope, let app = event.app else { return }
+        event.identity = UUIDv5.make(
+            namespace: Self.namespace, name: "\(app.name)\0\(envelope.source)\0\(envelope.id)")
+        index.lookUp(app: app.name, userID: envelope.userID, tag: LookUpTag.event(event.slot))
+    }
+
+    /// Repeats the look-up of one target before its next request.
+    func refresh(_ target: TargetInFlight) {
+        guard let event = target.event, let envelope = event.envelope, let app = event.app else {
+            return
+        }
+        index.lookUp(app: app.name, userID: envelope.userID, tag: LookUpTag.target(target.slot))
+    }
+
+    /// The namespace of message and result ids: fixed for ever, so that ids of one event are the
+    /// same in every version and on every road it may take.
+    static let namespace = UUIDBytes(high: 0x6275_676C_652E_5A31, low: 0x8F3C_0D5A_4E1B_77A9)
+}
+
+/// What a look-up was for, packed into its tag.
+internal enum LookUpTag {
+    static func event(_ slot: Int) -> UInt64 { UInt64(slot) << 1 }
+    static func target(_ slot: Int) -> UInt64 { UInt64(slot) << 1 | 1 }
+    static func isTarget(_ tag: UInt64) -> Bool { tag & 1 == 1 }
+    static func slot(_ tag: UInt64) -> Int { Int(tag >> 1) }
+}
+
+extension Lane: TokenIndexDelegate {
+    func lookUpFinished(tag: UInt64, _ result: LookUpResult) {
+        let slot = LookUpTag.slot(tag)
+        flushAtEndOfTurn()
+        switch result {
+        case .addresses(let addresses, let dropped, let time):
+            if LookUpTag.isTarget(tag) {
+                refreshed(targets[slot], addresses, at: time)
+            } else {
+                fanOut(events[slot], addresses, dropped: dropped, at: time)
+            }
+        case .unavailable(let fault):
+            // The user's devices are unknown, which is not the same as none: ask again.
+            alarms.indexFault(fault)
+            let timer = LoopTimer { [unowned self] in
+                if LookUpTag.isTarget(tag) { refresh(targets[slot]) } else { admit(events[slot]) }
+            }
+            loop.schedule(timer, at: loop.now + settings.lookUpRetryInterval)
+            retain(timer, for: tag)
+        }
+    }
+
+    func indexReadinessChanged() {
+        pulse.note(indexHindrance: index.isReady ? nil : index.readiness.description)
+        flushAtEndOfTurn()
+    }
+
+    private func retain(_ timer: LoopTimer, for tag: UInt64) {
+        let slot = LookUpTag.slot(tag)
+        if LookUpTag.isTarget(tag) {
+            targets[slot].timer = timer
+        } else {
+            events[slot].holdTimer = timer
+        }
+    }
+
+    private func fanOut(
+        _ event: EventInFlight, _ addresses: [DeviceAddress], dropped: Int, at time: MonotonicTime
+    ) {
+        guard let envelope = event.envelope else { return }
+        if dropped > 0 { alarms.addressesDropped(dropped) }
+        event.fannedOutAt = loop.wall
+        for address in addresses where envelope.addresses(address) {
+            let target = targets.take()
+            target.event = event
+            target.address = address
+            target.lookedUpAt = time
+            event.targets.append(target)
+        }
+        guard !event.targets.isEmpty else { return endWithoutTargets(event, .noDevices, nil) }
+        event.openTargets = event.targets.count
+        // A target that settles at once must not complete the event while others of it are
+        // still to be looked at: the set is fixed before the first one moves, and the slot may be
+        // reused as soon as the last one has.
+        event.openTargets += 1
+        for target in event.targets {
+            identify(target, of: event)
+            start(target)
+        }
+        targetSettled(event)
+    }
+
+    private func identify(_ target: TargetInFlight, of event: EventInFlight) {
+        guard let address = target.address, let envelope = event.envelope else { return }
+        scratch.removeAll()
+        scratch.append(uuid: event.identity)
+        address.withAddressID { scratch.append($0) }
+        target.messageID = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
+        scratch.removeAll()
+        scratch.append(event.position.topic)
+        scratch.append("\u{0}")
+        scratch.append(decimal: Int64(event.position.partition))
+        scratch.append("\u{0}")
+        scratch.append(decimal: event.position.offset)
+        scratch.append("\u{0}")
+        address.withAddressID { scratch.append($0) }
+        target.resultID = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
+        _ = envelope
+    }
+
+    /// Chooses the way of a target, or settles it when there is none.
+    private func start(_ target: TargetInFlight) {
+        guard let address = target.address, let app = target.event?.app else { return }
+        if address.permission == .denied {
+            return settle(
+                target, Settlement(outcome: .suppressed, reason: .permissionDenied))
+        }
+        guard let bulkhead = app.bulkhead(address.gateway, address.environment) else {
+            return settle(
+                target,
+                Settlement(
+                    outcome: .rejected, reason: .gatewayNotConfigured,
+                    detail: "\(address.gateway.rawValue) \(address.environment.rawValue)"))
+        }
+        target.bulkhead = bulkhead
+        send(target)
+    }
+
+    /// A repeated look-up: the address as it is now, or gone to somebody else.
+    private func refreshed(
+        _ target: TargetInFlight, _ addresses: [DeviceAddress], at time: MonotonicTime
+    ) {
+        guard let former = target.address else { return }
+        let current = addresses.first { candidate in
+            candidate.withAddressID { id in former.withAddressID { id.elementsEqual($0) } }
+        }
+        guard let current else {
+            return settle(target, Settlement(outcome: .suppressed, reason: .superseded))
+        }
+        target.address = current
+        target.lookedUpAt = time
+        send(target)
+    }
+}
+
+extension EventEnvelope {
+    /// Whether an address is meant: kind `alert`, inside `only` and outside `except`.
+    fileprivate func addresses(_ address: DeviceAddress) -> Bool {
+        guard address.kind == "alert" else { return false }
+        guard only != nil || except != nil else { return true }
+        let names = { (filter: AddressFilter) in
+            filter.names(
+                installID: address.installID, platform: address.platform, gateway: address.gateway)
+        }
+        return only.map(names) ?? true && !(except.map(names) ?? false)
+    }
+}

@@ -1,0 +1,51 @@
+// Partitions come and go: what the group decides reaches the lane here.
+
+internal import Base
+internal import Kafka
+
+extension Lane {
+    /// A partition is this lane's from now on.
+    func assign(_ assignment: PartitionAssignment) {
+        let eventClass = settings.classes[assignment.place.topic] ?? .transactional
+        let partition = AssignedPartition(assignment, eventClass: eventClass)
+        partitions.append(partition)
+        assignment.queue.enableWakeUps(wakeUp.fd)
+        mayHaveRecords = true
+        flushAtEndOfTurn()
+    }
+
+    /// No record of these assignments is read any more; `whenDrained` is called when what was read
+    /// is complete and its results are posted. What stays unread stays in Kafka.
+    func revoke(_ epochs: Set<Epoch>, whenDrained: @escaping () -> Void) {
+        let leaving = partitions.filter { epochs.contains($0.assignment.epoch) }
+        var open = leaving.count { $0.openEvents > 0 }
+        for partition in leaving {
+            partition.isReading = false
+            partition.queue.disableWakeUps()
+            guard partition.openEvents > 0 else { continue }
+            partition.whenDrained = {
+                open -= 1
+                if open == 0 { whenDrained() }
+            }
+        }
+        if open == 0 {
+            post()
+            whenDrained()
+        }
+    }
+
+    /// These assignments are over: their work goes on, as requests cannot be called back, but its
+    /// results are dropped; the new owner does it again.
+    func forget(_ epochs: Set<Epoch>) {
+        for partition in partitions where epochs.contains(partition.assignment.epoch) {
+            partition.isReading = false
+            partition.isLost = true
+            partition.queue.disableWakeUps()
+            if let whenDrained = partition.whenDrained {
+                partition.whenDrained = nil
+                whenDrained()
+            }
+        }
+        partitions.removeAll { epochs.contains($0.assignment.epoch) }
+    }
+}

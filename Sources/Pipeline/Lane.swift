@@ -1,0 +1,169 @@
+// A lane: one thread, one loop, its partitions and its connections. Nothing on the hot path is
+// shared with another lane and nothing takes a contended lock.
+//
+// The stages are extensions of this type, one file each, in the order data flows: Consume,
+// Decode, Route, FanOut, Render, Dispatch, Settle.
+
+internal import Base
+internal import EventLoop
+internal import HTTP2
+internal import JSON
+internal import Kafka
+internal import TokenIndex
+
+/// One lane. Confined to its loop's thread.
+internal final class Lane {
+    let settings: LaneSettings
+    let loop: EventLoop
+    let committer: Committer
+    let index: any TokenIndex
+    let metrics: LaneMetrics
+    let alarms: AlarmLog
+    let apps: [LaneApp]
+    let accessTokens: [AccessTokens]
+    let pools: [HTTP2Pool]
+    let pulse: LanePulse
+
+    /// The assigned partitions, in no order.
+    var partitions: [AssignedPartition] = []
+    /// Where the round over the partitions goes on.
+    var nextPartition = 0
+    /// Whether a wake-up said that records may be there.
+    var mayHaveRecords = false
+    var isDraining = false
+
+    let events = Slab<EventInFlight> { EventInFlight() }
+    let targets = Slab<TargetInFlight> { TargetInFlight() }
+    /// Bytes of the records in flight.
+    var recordBytes = 0
+    /// Targets that wait for an access token.
+    var awaitingToken: [TargetInFlight] = []
+
+    /// What events without content of their own show; nil makes them dead letters.
+    let defaultNotification: DefaultNotification?
+
+    /// Completed work of this turn; posted at its end.
+    var outbox: OutboxBatch
+    /// Whether this lane has asked for the end of the turn.
+    var willFlush = false
+    let wakeUp: WakeUp
+    /// The shared part of an event's results.
+    let eventFields = ByteWriter(capacity: 1024)
+    let scratch = ByteWriter(capacity: 1024)
+    let answerParser = JSONParser(maximumBytes: 64 << 10)
+    /// Reads on while back-pressure holds, when no other event would wake the lane.
+    lazy var readTimer: LoopTimer = LoopTimer { [unowned self] in
+        mayHaveRecords = true
+        pulse.note(indexHindrance: index.isReady ? nil : index.readiness.description)
+        flushAtEndOfTurn()
+        loop.schedule(readTimer, at: loop.now + settings.idleReadInterval)
+    }
+
+    /// A lane on the loop of the calling thread.
+    init(_ parts: LaneParts) throws(SystemError) {
+        settings = parts.settings
+        loop = parts.loop
+        committer = parts.committer
+        index = parts.index
+        metrics = parts.metrics
+        alarms = parts.alarms
+        apps = parts.apps
+        accessTokens = parts.accessTokens
+        pools = parts.pools
+        pulse = parts.pulse
+        outbox = parts.committer.makeBatch()
+        defaultNotification = parts.settings.defaultTitle.flatMap {
+            DefaultNotification(title: $0, body: parts.settings.defaultBody)
+        }
+        wakeUp = try WakeUp(loop: parts.loop)
+        wakeUp.owner = self
+        index.delegate = self
+        for pool in pools { pool.delegate = self }
+        for tokens in accessTokens { tokens.onChange = { [unowned self] in resumeAwaitingToken() } }
+        loop.schedule(readTimer, at: loop.now)
+    }
+
+    /// The app of a name, or the only one when there is no name.
+    func app(named name: String?) -> LaneApp? {
+        guard let name else { return apps.count == 1 ? apps[0] : nil }
+        return apps.first { $0.name == name }
+    }
+
+    /// Releases connections; the loop is about to stop.
+    func close() {
+        loop.cancel(readTimer)
+        index.stop()
+        for tokens in accessTokens { tokens.close() }
+        for pool in pools {
+            pool.close()
+            pool.delegate = nil
+        }
+        wakeUp.close()
+    }
+}
+
+/// What a lane is made of; built on its own thread.
+internal struct LaneParts {
+    let settings: LaneSettings
+    let loop: EventLoop
+    let committer: Committer
+    let index: any TokenIndex
+    let metrics: LaneMetrics
+    let alarms: AlarmLog
+    let apps: [LaneApp]
+    let accessTokens: [AccessTokens]
+    let pools: [HTTP2Pool]
+    let pulse: LanePulse
+}
+
+extension Lane: TurnEndHandler {
+    /// Asks for `turnEnded` once.
+    func flushAtEndOfTurn() {
+        guard !willFlush else { return }
+        willFlush = true
+        loop.atEndOfTurn(self)
+    }
+
+    /// Reads what there is room for and posts what was completed.
+    func turnEnded() {
+        willFlush = false
+        pulse.beat(at: loop.now)
+        if mayHaveRecords { consume() }
+        post()
+    }
+
+    /// Hands the completed work of this turn to the committer.
+    func post() {
+        guard !outbox.isEmpty else { return }
+        committer.post(outbox)
+        outbox = committer.makeBatch()
+    }
+}
+
+/// The descriptor that partition queues write to when records arrive.
+internal final class WakeUp: ReadinessHandler {
+    let fd: Int32
+    unowned(unsafe) var owner: Lane?
+    private let loop: EventLoop
+    private var registration: Registration?
+
+    init(loop: EventLoop) throws(SystemError) {
+        self.loop = loop
+        fd = try EventDescriptor.open()
+        registration = try loop.register(fd, .read, self)
+    }
+
+    func ready(_ readiness: Readiness) {
+        EventDescriptor.drain(fd)
+        owner?.mayHaveRecords = true
+        owner?.flushAtEndOfTurn()
+    }
+
+    /// Stops listening. The descriptor stays open until the process ends: librdkafka may still
+    /// write to it from its own threads.
+    func close() {
+        if let registration { loop.deregister(registration) }
+        registration = nil
+        owner = nil
+    }
+}

@@ -1,0 +1,142 @@
+// Builds a lane: pools for each origin and credential, bulkheads for each app, gateway and
+// environment. Apps that share an APNs team and key share connections, as Apple binds a
+// connection to them.
+
+internal import Base
+internal import Crypto
+internal import EventLoop
+internal import Gateways
+internal import HTTP2
+internal import Telemetry
+
+internal final class LaneBuilder {
+    private struct PoolKey: Hashable {
+        let origin: Origin
+        let caFile: String?
+        /// The credential that connections are bound to; empty where they are not.
+        let credential: String
+    }
+
+    private let plan: LanePlan
+    private let loop: EventLoop
+    private var pools: [PoolKey: HTTP2Pool] = [:]
+    private var tokens: [AccessTokens] = []
+
+    init(_ plan: LanePlan, loop: EventLoop) {
+        self.plan = plan
+        self.loop = loop
+    }
+
+    func build(_ pulse: LanePulse) throws(LaneBuildError) -> Lane {
+        var apps: [LaneApp] = []
+        for app in plan.apps {
+            let laneApp = LaneApp(name: app.name)
+            if let apns = app.apns { try add(apns, to: laneApp) }
+            if let fcm = app.fcm { try add(fcm, to: laneApp) }
+            apps.append(laneApp)
+        }
+        let parts = LaneParts(
+            settings: plan.settings, loop: loop, committer: plan.committer,
+            index: plan.makeIndex(loop), metrics: LaneMetrics(plan.registry),
+            alarms: plan.alarms, apps: apps, accessTokens: tokens, pools: Array(pools.values),
+            pulse: pulse)
+        do throws(SystemError) {
+            return try Lane(parts)
+        } catch {
+            throw LaneBuildError(text: "a lane: \(error)")
+        }
+    }
+
+    private func add(_ apns: PushApp.APNs, to app: LaneApp) throws(LaneBuildError) {
+        let renderer = APNsRenderer(
+            APNsSettings(
+                topic: apns.topic, productionAuthority: Origin(apns.production).authority,
+                sandboxAuthority: Origin(apns.sandbox).authority))
+        let credential = apns.credential
+        for (environment, endpoint) in [
+            (GatewayEnvironment.production, apns.production), (.sandbox, apns.sandbox),
+        ] {
+            let policy = PoolPolicy.apns(
+                connectionsMin: share(plan.dispatcher.apnsConnections.lowerBound),
+                connectionsMax: share(plan.dispatcher.apnsConnections.upperBound))
+            let pool = try pool(
+                for: endpoint, credential: "\(credential.teamID).\(credential.keyID)", policy,
+                alpn: ["h2"])
+            app.add(
+                bulkhead(
+                    app, .apns, environment, pool, .apns(renderer, credential)))
+        }
+    }
+
+    private func add(_ fcm: PushApp.FCM, to app: LaneApp) throws(LaneBuildError) {
+        let renderer = FCMRenderer(
+            FCMSettings(
+                projectID: fcm.projectID, authority: Origin(fcm.endpoint).authority))
+        let tokenEndpoint = fcm.tokens.credential.account.tokenEndpoint
+        let tokenPool = HTTP2Pool(
+            loop: loop, origin: Origin(host: tokenEndpoint.host, port: tokenEndpoint.port),
+            tls: try tls(caFile: fcm.endpoint.caFile, alpn: ["h2"]), policy: .fcm())
+        let accessTokens = AccessTokens(fcm.tokens, loop: loop, pool: tokenPool)
+        let handle = loop.handle
+        let confined = LaneConfinedTokens(accessTokens)
+        fcm.tokens.subscribe { handle.submit { confined.tokens.onChange?() } }
+        tokens.append(accessTokens)
+        let policy = PoolPolicy.fcm(
+            connectionsMin: share(plan.dispatcher.fcmConnections.lowerBound),
+            connectionsMax: share(plan.dispatcher.fcmConnections.upperBound))
+        let pool = try pool(for: fcm.endpoint, credential: "", policy, alpn: ["h2"])
+        app.add(bulkhead(app, .fcm, .none, pool, .fcm(renderer, accessTokens)))
+    }
+
+    private func bulkhead(
+        _ app: LaneApp, _ gateway: Gateway, _ environment: GatewayEnvironment, _ pool: HTTP2Pool,
+        _ sender: Bulkhead.Sender
+    ) -> Bulkhead {
+        Bulkhead(
+            app: app.name, gateway: gateway, environment: environment, pool: pool, sender: sender,
+            metrics: BulkheadMetrics(
+                plan.registry, app: app.name, gateway: gateway, environment: environment))
+    }
+
+    /// A lane's part of a bound that belongs to the process; at least one connection each.
+    private func share(_ total: Int) -> Int {
+        let lanes = plan.dispatcher.lanes
+        return max((total + lanes - 1) / lanes, 1)
+    }
+
+    private func pool(
+        for endpoint: GatewayEndpoint, credential: String, _ policy: PoolPolicy, alpn: [String]
+    ) throws(LaneBuildError) -> HTTP2Pool {
+        let key = PoolKey(
+            origin: Origin(endpoint), caFile: endpoint.caFile, credential: credential)
+        if let pool = pools[key] { return pool }
+        let pool = HTTP2Pool(
+            loop: loop, origin: key.origin, tls: try tls(caFile: endpoint.caFile, alpn: alpn),
+            policy: policy)
+        pools[key] = pool
+        return pool
+    }
+
+    private func tls(caFile: String?, alpn: [String]) throws(LaneBuildError) -> TLSContext {
+        do throws(TLSError) {
+            return try TLSContext.client(caFile: caFile, alpn: alpn)
+        } catch {
+            throw LaneBuildError(text: error.description)
+        }
+    }
+}
+
+extension Origin {
+    fileprivate init(_ endpoint: GatewayEndpoint) {
+        self.init(host: endpoint.host, port: endpoint.port)
+    }
+}
+
+/// Carries a lane's tokens through the announcement of another lane.
+///
+/// `@unchecked Sendable`: the object is used on its own lane's thread only; other threads pass the
+/// reference to that lane's job queue.
+private struct LaneConfinedTokens: @unchecked Sendable {
+    let tokens: AccessTokens
+    init(_ tokens: AccessTokens) { self.tokens = tokens }
+}

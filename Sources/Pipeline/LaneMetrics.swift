@@ -1,0 +1,112 @@
+// The counters of one lane: shards of the process's metrics, so that no two lanes write the same
+// memory.
+
+internal import Base
+internal import Gateways
+internal import Telemetry
+
+/// What a lane counts.
+internal final class LaneMetrics {
+    let events: Counter
+    let misrouted: Counter
+    let invalidations: Counter
+    private let deadLetters: [DeadLetterCode: Counter]
+    private let eventOutcomes: [Outcome: Counter]
+    private let settledAfter: Histogram
+    /// From consumption to settlement, for summaries.
+    private(set) var latency = LatencyHistogram()
+
+    init(_ registry: MetricsRegistry) {
+        events = registry.counter(
+            "bugle_events_consumed_total", help: "Records read from the events topics.")
+        misrouted = registry.counter(
+            "bugle_events_misrouted_total",
+            help: "Records whose partition is not murmur2 of their user, extrapolated from 1 in 16."
+        )
+        invalidations = registry.counter(
+            "bugle_invalidations_total", help: "Verdicts on tokens written to the invalidations.")
+        deadLetters = Dictionary(
+            uniqueKeysWithValues: DeadLetterCode.allCases.map { code in
+                (
+                    code,
+                    registry.counter(
+                        "bugle_dead_letters_total", help: "Records set aside, by reason.",
+                        labels: [("code", code.rawValue)])
+                )
+            })
+        eventOutcomes = Dictionary(
+            uniqueKeysWithValues: [Outcome.expired, .noDevices, .suppressed].map { outcome in
+                (
+                    outcome,
+                    registry.counter(
+                        "bugle_event_outcomes_total", help: "Events that ended before fan-out.",
+                        labels: [("outcome", outcome.rawValue)])
+                )
+            })
+        settledAfter = registry.histogram(
+            "bugle_settle_seconds", help: "From the consumption of an event to a target's outcome.",
+            buckets: Histogram.latencyBuckets)
+    }
+
+    func settled(_ target: TargetInFlight, _ outcome: Outcome) {
+        target.bulkhead?.metrics.outcome(outcome).add(1)
+        guard let event = target.event else { return }
+        let span = target.settledAt - event.consumedAt
+        settledAfter.observe(span)
+        latency.record(span)
+    }
+
+    func endedWithoutTargets(_ event: EventInFlight, _ outcome: Outcome) {
+        eventOutcomes[outcome]?.add(1)
+    }
+
+    func deadLettered(_ code: DeadLetterCode) { deadLetters[code]?.add(1) }
+}
+
+/// What one bulkhead counts on one lane.
+internal final class BulkheadMetrics {
+    let retries: Counter
+    let unanswered: Counter
+    private let outcomes: [Counter]
+    private let answers: [Counter]
+    private let answeredAfter: Histogram
+
+    init(
+        _ registry: MetricsRegistry, app: String, gateway: Gateway,
+        environment: GatewayEnvironment
+    ) {
+        let labels = [
+            ("app", app), ("gateway", gateway.rawValue), ("environment", environment.rawValue),
+        ]
+        retries = registry.counter(
+            "bugle_retries_total", help: "Attempts that were put off and made again.",
+            labels: labels)
+        unanswered = registry.counter(
+            "bugle_requests_unanswered_total", help: "Requests that ended without an answer.",
+            labels: labels)
+        outcomes = Outcome.allCases.map { outcome in
+            registry.counter(
+                "bugle_outcomes_total", help: "Terminal outcomes of targets.",
+                labels: labels + [("outcome", outcome.rawValue)])
+        }
+        answers = Self.classes.map { statusClass in
+            registry.counter(
+                "bugle_answers_total", help: "Answers of gateways by class of status.",
+                labels: labels + [("status", statusClass)])
+        }
+        answeredAfter = registry.histogram(
+            "bugle_gateway_seconds", help: "From a request's HEADERS to its answer.",
+            labels: labels, buckets: Histogram.latencyBuckets)
+    }
+
+    func outcome(_ outcome: Outcome) -> Counter {
+        outcomes[Outcome.allCases.firstIndex(of: outcome) ?? 0]
+    }
+
+    func answered(status: Int, after span: TimeSpan) {
+        answers[min(max(status / 100, 1), 5) - 1].add(1)
+        answeredAfter.observe(span)
+    }
+
+    private static let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"]
+}

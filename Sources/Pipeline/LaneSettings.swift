@@ -1,0 +1,46 @@
+// What every lane needs to know, fixed at start, and the bounds of this room.
+
+internal import Base
+internal import Kafka
+
+/// The settings of one lane. The totals are the lane's share of the process's.
+internal struct LaneSettings: Sendable {
+    var decoder: EventDecoder
+    var retry: RetryPolicy
+    /// Events in flight at which the lane reads no more.
+    var eventsInFlight: Int
+    /// Bytes of records in flight at which the lane reads no more.
+    var recordBytes: Int
+    /// Partitions per events topic, for noticing producers that partition differently.
+    var partitionCounts: [String: Int32]
+    /// The class of each events topic.
+    var classes: [String: EventClass]
+    /// The notification of events without content of their own: title and body.
+    var defaultTitle: String?
+    var defaultBody: String?
+    var resultsTopic: OutputTopic
+    var invalidationsTopic: OutputTopic
+    var deadLettersTopic: OutputTopic
+    /// Whether dead letters keep their partition's number; they do when the topic has as many.
+    var deadLettersKeepPartition: Bool
+    var group: String
+    var configurationHash: String
+    var replica: String
+
+    /// A look-up older than this is repeated before a request is written.
+    let lookUpAge = TimeSpan.seconds(1)
+    /// How long after a look-up without an answer it is asked again.
+    let lookUpRetryInterval = TimeSpan.milliseconds(200)
+    /// The shortest time between a lost answer of FCM and the next attempt (vendor rule).
+    let fcmFailureWait = TimeSpan.seconds(10)
+    /// The shortest time between two replacements of a bulkhead's connections.
+    let replaceInterval = TimeSpan.seconds(30)
+    /// Records read in one turn, so that answers and timers are not kept waiting.
+    let recordsPerTurn = 256
+    /// How often a lane looks for records without being woken.
+    let idleReadInterval = TimeSpan.milliseconds(500)
+    /// How often a lane without room looks whether there is some.
+    let busyReadInterval = TimeSpan.milliseconds(5)
+    /// The longest `not_before` that is waited for in place.
+    static let longestHold = TimeSpan.seconds(30)
+}

@@ -1,0 +1,129 @@
+// A lane and its thread as other threads see them.
+
+internal import Base
+internal import Crypto
+internal import EventLoop
+internal import Gateways
+internal import HTTP2
+internal import Kafka
+internal import Synchronization
+internal import Telemetry
+internal import TokenIndex
+
+/// What a lane's thread builds its lane from.
+internal struct LanePlan: Sendable {
+    let number: Int
+    let settings: LaneSettings
+    let dispatcher: DispatcherSettings
+    let apps: [PushApp]
+    let committer: Committer
+    let makeIndex: @Sendable (EventLoop) -> any TokenIndex
+    let registry: MetricsRegistry
+    let alarms: AlarmLog
+}
+
+/// A lane's face towards other threads.
+///
+/// `@unchecked Sendable`: `lane` is set once on the lane's thread before `init` returns, and is
+/// only touched by jobs that run there.
+internal final class LaneThread: @unchecked Sendable {
+    private let thread: LoopThread
+    private let box: LaneBox
+
+    init(_ plan: LanePlan) throws(DispatcherError) {
+        let box = LaneBox()
+        self.box = box
+        do throws(SystemError) {
+            thread = try LoopThread.start(name: "lane-\(plan.number)") { loop in
+                box.build(plan, on: loop)
+            }
+        } catch {
+            throw .system("a lane's thread: \(error)")
+        }
+        if let error = box.failure {
+            thread.handle.stop()
+            thread.join()
+            throw .system(error)
+        }
+    }
+
+    func assign(_ assignment: PartitionAssignment) {
+        submit { $0.assign(assignment) }
+    }
+
+    func revoke(_ epochs: Set<Epoch>, whenDrained: @escaping @Sendable () -> Void) {
+        submit { $0.revoke(epochs, whenDrained: whenDrained) }
+    }
+
+    func forget(_ epochs: Set<Epoch>) { submit { $0.forget(epochs) } }
+
+    /// Reads no further record.
+    func drain() { submit { $0.isDraining = true } }
+
+    /// Closes connections and ends the thread.
+    func stop() {
+        submit { $0.close() }
+        thread.handle.stop()
+        thread.join()
+    }
+
+    /// When the loop turned last.
+    var lastTurn: MonotonicTime { box.pulse.lastTurn }
+
+    /// Why look-ups are not answered; nil when they are.
+    var indexHindrance: String? { box.pulse.indexHindrance }
+
+    /// A copy of the lane's latencies.
+    func latency() -> LatencyHistogram {
+        let copied = Semaphore()
+        let copy = Mutex(LatencyHistogram())
+        submit { lane in
+            copy.withLock { $0 = lane.metrics.latency }
+            copied.signal()
+        }
+        guard copied.wait(upTo: .seconds(2)) else { return LatencyHistogram() }
+        return copy.withLock { $0 }
+    }
+
+    private func submit(_ job: @escaping @Sendable (Lane) -> Void) {
+        thread.handle.submit { [box] in
+            if let lane = box.lane { job(lane) }
+        }
+    }
+}
+
+/// What a lane says about itself without being asked; read by probes.
+internal final class LanePulse: Sendable {
+    private let turn = Atomic<Int64>(SystemTime.shared.monotonic.nanos)
+    private let hindrance = Mutex<String?>("the token index was not asked yet")
+
+    var lastTurn: MonotonicTime { MonotonicTime(nanos: turn.load(ordering: .relaxed)) }
+    var indexHindrance: String? { hindrance.withLock { $0 } }
+
+    func beat(at now: MonotonicTime) { turn.store(now.nanos, ordering: .relaxed) }
+    func note(indexHindrance text: String?) { hindrance.withLock { $0 = text } }
+}
+
+/// Holds the lane for its thread.
+///
+/// `@unchecked Sendable`: `lane` and `failure` are written on the lane's thread, `failure` before
+/// `LoopThread.start` returns, which orders it before any read; `lane` is read on that thread
+/// only.
+private final class LaneBox: @unchecked Sendable {
+    private(set) var lane: Lane?
+    private(set) var failure: String?
+    let pulse = LanePulse()
+
+    func build(_ plan: LanePlan, on loop: EventLoop) {
+        do throws(LaneBuildError) {
+            lane = try LaneBuilder(plan, loop: loop).build(pulse)
+        } catch {
+            failure = error.text
+        }
+    }
+}
+
+/// Why a lane could not be built.
+internal struct LaneBuildError: Error {
+    let text: String
+}

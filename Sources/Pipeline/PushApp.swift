@@ -1,0 +1,78 @@
+// The configured apps with their credentials loaded: everything that can be wrong with a key file
+// is found before a lane starts, not at the first push.
+
+public import Gateways
+
+/// Where a gateway is reached.
+public struct GatewayEndpoint: Sendable, Hashable {
+    /// Host name.
+    public var host: String
+    /// TCP port.
+    public var port: UInt16
+    /// A PEM file with further authorities to trust; nil for the system's alone.
+    public var caFile: String?
+
+    /// A host and port over TLS.
+    public init(host: String, port: UInt16 = 443, caFile: String? = nil) {
+        self.host = host
+        self.port = port
+        self.caFile = caFile
+    }
+}
+
+/// One app with its credentials.
+public struct PushApp: Sendable {
+    /// APNs for one app.
+    public struct APNs: Sendable {
+        /// The bundle id.
+        public var topic: String
+        /// Signs provider tokens; shared by all apps of one team and key.
+        public var credential: APNsCredential
+        /// Where production addresses are sent.
+        public var production: GatewayEndpoint
+        /// Where sandbox addresses are sent.
+        public var sandbox: GatewayEndpoint
+
+        /// APNs with a credential and both environments.
+        public init(
+            topic: String, credential: APNsCredential, production: GatewayEndpoint,
+            sandbox: GatewayEndpoint
+        ) {
+            self.topic = topic
+            self.credential = credential
+            self.production = production
+            self.sandbox = sandbox
+        }
+    }
+
+    /// FCM for one app.
+    public struct FCM: Sendable {
+        /// The project that owns the registrations.
+        public var projectID: String
+        /// Where messages are sent.
+        public var endpoint: GatewayEndpoint
+        /// Fetches access tokens, once for all lanes.
+        internal let tokens: AccessTokenService
+
+        /// FCM with a credential. Use one value for all that share the service account.
+        public init(projectID: String, credential: OAuthCredential, endpoint: GatewayEndpoint) {
+            self.projectID = projectID
+            self.endpoint = endpoint
+            tokens = AccessTokenService(credential)
+        }
+    }
+
+    /// The app's name in events, registrations and results.
+    public var name: String
+    /// nil when the app has no APNs.
+    public var apns: APNs?
+    /// nil when the app has no FCM.
+    public var fcm: FCM?
+
+    /// An app; at least one gateway makes it useful.
+    public init(name: String, apns: APNs? = nil, fcm: FCM? = nil) {
+        self.name = name
+        self.apns = apns
+        self.fcm = fcm
+    }
+}

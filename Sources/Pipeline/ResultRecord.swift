@@ -1,0 +1,152 @@
+// The record of `push.results`, schema `topics/push.results.schema.json`. What all targets of an
+// event share is written once and copied into each of their results.
+
+internal import Base
+internal import Crypto
+internal import Gateways
+internal import JSON
+internal import TokenIndex
+
+internal enum ResultRecord {
+    /// Writes the members that all targets of an event share, without braces.
+    static func writeShared(
+        _ event: EventInFlight, settings: LaneSettings, to bytes: ByteWriter
+    ) {
+        guard let envelope = event.envelope else { return }
+        bytes.removeAll()
+        var object = JSONObjectWriter(bytes)
+        object.string("event_id", envelope.id)
+        object.string("event_type", envelope.type)
+        if !envelope.source.isEmpty { object.string("source", envelope.source) }
+        if let labels = envelope.labels { object.value("labels", labels) }
+        object.string("class", event.partition?.eventClass.rawValue ?? "transactional")
+        object.string("user_id", envelope.userID)
+        object.string("app", event.app?.name ?? envelope.app ?? "")
+        object.integer("targets", Int64(max(event.targets.count, 1)))
+        object.integer("event_time", envelope.time.value)
+        object.integer("consumed_at", event.consumedAt.value)
+        if let time = event.fannedOutAt { object.integer("fanout_at", time.value) }
+        if let key = envelope.collapseKey {
+            object.name("collapse_id")
+            collapse(key, to: bytes)
+        }
+        writePlace(event.position, settings, &object)
+    }
+
+    private static func collapse(_ key: String, to bytes: ByteWriter) {
+        // The id is printable ASCII without quotes only when it is a hash; a key that passes
+        // unchanged may hold a quote, so it is written as a string either way.
+        let id = ByteWriter(capacity: 64)
+        CollapseID.write(key: key, to: id)
+        bytes.append(jsonString: id.bytes)
+    }
+
+    private static func writePlace(
+        _ position: RecordPosition, _ settings: LaneSettings, _ object: inout JSONObjectWriter
+    ) {
+        object.string("input_topic", position.topic)
+        object.integer("input_partition", Int64(position.partition))
+        object.integer("input_offset", position.offset)
+        object.string("config_hash", settings.configurationHash)
+        object.string("replica", settings.replica)
+    }
+
+    /// Writes one target's result.
+    static func write(
+        _ target: TargetInFlight, index: Int, of event: EventInFlight,
+        shared: UnsafeRawBufferPointer, scratch: ByteWriter, to bytes: ByteWriter
+    ) {
+        guard let address = target.address, let settlement = target.settlement else { return }
+        // `shared` begins with its brace and has no closing one.
+        bytes.append(shared)
+        var object = JSONObjectWriter(continuing: bytes)
+        object.integer("v", 1)
+        object.uuid("result_id", target.resultID)
+        object.uuid("message_id", target.messageID)
+        address.withInstallID { object.string("install_id", $0) }
+        object.literal("address_kind", "alert")
+        object.string("gateway", address.gateway.rawValue)
+        object.string("environment", address.environment.rawValue)
+        object.string("platform", address.platform)
+        if let version = address.appVersion { object.string("app_version", version) }
+        scratch.removeAll()
+        address.withTokenHash { scratch.append(hex: $0) }
+        object.string("token_hash", scratch.bytes)
+        object.integer("target_index", Int64(index))
+        writeOutcome(settlement.outcome, settlement.reason?.rawValue, &object)
+        if let status = settlement.status { object.integer("status", Int64(status)) }
+        let detail = settlement.detail.isEmpty ? target.notes.detail : settlement.detail
+        if !detail.isEmpty { object.string("detail", detail) }
+        if target.gatewayID.count > 0 { object.string("gateway_id", target.gatewayID.bytes) }
+        if target.gatewayTraceID.count > 0 {
+            object.string("gateway_trace_id", target.gatewayTraceID.bytes)
+        }
+        object.integer("attempts", Int64(target.attempts))
+        object.bool("ambiguous", target.wasAmbiguous)
+        if target.payloadBytes > 0 { object.integer("payload_bytes", Int64(target.payloadBytes)) }
+        if let time = target.firstSentAt { object.integer("first_sent_at", time.value) }
+        if let time = target.sentAt {
+            object.integer("sent_at", time.value)
+            object.integer("gateway_ms", target.gatewayTime.millis)
+        }
+        object.integer("settled_at", target.settledAt.value)
+        object.end()
+    }
+
+    private static func writeOutcome(
+        _ outcome: Outcome, _ reason: String?, _ object: inout JSONObjectWriter
+    ) {
+        object.string("outcome", outcome.rawValue)
+        object.string("outcome_class", outcome.outcomeClass.rawValue)
+        if let reason { object.string("reason", reason) }
+    }
+
+    /// Writes the one result of an event that ended before fan-out.
+    static func writeEventLevel(
+        _ event: EventInFlight, outcome: Outcome, reason: String?, detail: String,
+        at now: UnixMillis, settings: LaneSettings, shared: ByteWriter, to bytes: ByteWriter
+    ) {
+        writeShared(event, settings: settings, to: shared)
+        bytes.append(shared.bytes)
+        var object = JSONObjectWriter(continuing: bytes)
+        writeEventLevelTail(
+            event.position, outcome: outcome, reason: reason, detail: detail, at: now, &object)
+    }
+
+    /// Writes the result of a record that became a dead letter although its user and id could be
+    /// read.
+    static func writeRefused(
+        _ refusal: Refusal, _ input: InputRecord, at now: UnixMillis, settings: LaneSettings,
+        to bytes: ByteWriter
+    ) {
+        var object = JSONObjectWriter(bytes)
+        object.string("event_id", refusal.eventID ?? input.position.eventID)
+        object.string("event_type", refusal.eventType ?? "")
+        object.string("user_id", refusal.userID ?? "")
+        object.integer("targets", 1)
+        object.integer("event_time", input.timestamp.value)
+        object.integer("consumed_at", now.value)
+        writePlace(input.position, settings, &object)
+        writeEventLevelTail(
+            input.position, outcome: .deadLettered, reason: refusal.code.rawValue,
+            detail: refusal.reason, at: now, &object)
+    }
+
+    private static func writeEventLevelTail(
+        _ position: RecordPosition, outcome: Outcome, reason: String?, detail: String,
+        at now: UnixMillis, _ object: inout JSONObjectWriter
+    ) {
+        object.integer("v", 1)
+        // The address id is empty, as there is no address.
+        let name = "\(position.topic)\0\(position.partition)\0\(position.offset)\0"
+        object.uuid("result_id", UUIDv5.make(namespace: Lane.namespace, name: name))
+        object.null("install_id")
+        object.integer("target_index", 0)
+        writeOutcome(outcome, reason, &object)
+        if !detail.isEmpty { object.string("detail", detail) }
+        object.integer("attempts", 0)
+        object.bool("ambiguous", false)
+        object.integer("settled_at", now.value)
+        object.end()
+    }
+}

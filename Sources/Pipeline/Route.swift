@@ -1,0 +1,85 @@
+// Route: what an event becomes. An event brings its content itself, at its top level or inside
+// its payload; otherwise the configured default notification speaks for it; otherwise it is a
+// dead letter.
+
+internal import Base
+internal import EventLoop
+internal import JSON
+
+extension Lane {
+    /// Finds the app and the content, or says why there is none.
+    func route(_ event: EventInFlight) throws(Refusal) {
+        guard var envelope = event.envelope else { return }
+        guard let app = app(named: envelope.app) else {
+            throw envelope.refusal(.unknownApp, unknownApp(envelope.app))
+        }
+        event.app = app
+        if let notBefore = envelope.notBefore, notBefore - loop.wall > LaneSettings.longestHold {
+            throw envelope.refusal(
+                .unsupported,
+                "not_before is more than \(LaneSettings.longestHold.millis / 1000) s ahead")
+        }
+        if !envelope.content.isExplicit { envelope.content.takeFromPayload() }
+        if !envelope.content.isExplicit {
+            guard let standIn = defaultNotification else {
+                throw envelope.refusal(
+                    .noRoute, "the event has no notification, data, apns or fcm, and no route")
+            }
+            envelope.content.notification = standIn.value
+        }
+        event.envelope = envelope
+    }
+
+    private func unknownApp(_ name: String?) -> String {
+        let known = apps.map(\.name).joined(separator: ", ")
+        return name == nil
+            ? "app is missing and several are configured: \(known)"
+            : "the app is not configured; known are: \(known)"
+    }
+}
+
+extension EventEnvelope {
+    /// A refusal that names the event and its user.
+    func refusal(_ code: DeadLetterCode, _ reason: String) -> Refusal {
+        var refusal = Refusal(code, reason)
+        refusal.userID = userID
+        refusal.eventID = id
+        refusal.eventType = type
+        return refusal
+    }
+}
+
+extension EventContent {
+    /// CloudEvents and bare envelopes carry only data: content is looked for in it, under the
+    /// same names, and a payload with a title or a body is a notification itself.
+    fileprivate mutating func takeFromPayload() {
+        guard let payload else { return }
+        func object(_ name: StaticString) -> JSONValue? {
+            payload[name].flatMap { $0.isObject ? $0 : nil }
+        }
+        notification = object("notification")
+        if notification == nil, payload["title"]?.string != nil || payload["body"]?.string != nil {
+            notification = payload
+        }
+        data = object("data")
+        apns = object("apns")
+        fcm = object("fcm")
+    }
+}
+
+/// The notification of events that bring no content of their own; parsed once per lane.
+internal final class DefaultNotification {
+    private let parser = JSONParser()
+    let value: JSONValue
+
+    /// A fixed text: nothing of the event is shown, so nothing of it can leak.
+    init?(title: String, body: String?) {
+        let bytes = ByteWriter()
+        var object = JSONObjectWriter(bytes)
+        object.string("title", title)
+        if let body { object.string("body", body) }
+        object.end()
+        guard let value = try? parser.parse(bytes.bytes) else { return nil }
+        self.value = value
+    }
+}

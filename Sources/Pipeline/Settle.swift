@@ -1,0 +1,125 @@
+// Settle: outcomes become results, verdicts become invalidations, and an event whose last target
+// is settled goes to the committer as one piece, together with its offset.
+
+internal import Base
+internal import EventLoop
+internal import Gateways
+internal import JSON
+internal import Kafka
+internal import Telemetry
+internal import TokenIndex
+
+extension Lane {
+    /// The one outcome of a target.
+    func settle(_ target: TargetInFlight, _ settlement: Settlement) {
+        precondition(target.settlement == nil, "a target is settled once")
+        guard let event = target.event else { return }
+        target.settlement = settlement
+        target.settledAt = loop.wall
+        metrics.settled(target, settlement.outcome)
+        targetSettled(event)
+    }
+
+    /// Counts down an event's open targets and completes it at zero.
+    func targetSettled(_ event: EventInFlight) {
+        event.openTargets -= 1
+        if event.openTargets == 0 { complete(event) }
+    }
+
+    /// An event that ends before fan-out has one result of its own.
+    func endWithoutTargets(_ event: EventInFlight, _ outcome: Outcome, _ reason: Reason?) {
+        guard event.partition?.isLost == false else { return finish(event) }
+        metrics.endedWithoutTargets(event, outcome)
+        let key = outbox.bytes(copying: event.envelope?.userID)
+        let value = outbox.bytes { bytes in
+            ResultRecord.writeEventLevel(
+                event, outcome: outcome, reason: reason?.rawValue, detail: "", at: loop.wall,
+                settings: settings, shared: eventFields, to: bytes)
+        }
+        outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
+        finish(event)
+    }
+
+    private func complete(_ event: EventInFlight) {
+        guard event.partition?.isLost == false else { return finish(event) }
+        ResultRecord.writeShared(event, settings: settings, to: eventFields)
+        let key = outbox.bytes(copying: event.envelope?.userID)
+        for (index, target) in event.targets.enumerated() {
+            let value = outbox.bytes { bytes in
+                ResultRecord.write(
+                    target, index: index, of: event, shared: eventFields.bytes, scratch: scratch,
+                    to: bytes)
+            }
+            outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
+            addInvalidation(of: target)
+        }
+        finish(event)
+    }
+
+    /// The verdict on a token leaves in the same batch as the result that tells of it.
+    private func addInvalidation(of target: TargetInFlight) {
+        guard let settlement = target.settlement, let address = target.address else { return }
+        let verdict: TokenVerdict
+        let asOf: UnixMillis
+        switch settlement.tokenAction {
+        case .none: return
+        case .invalidate(let time): (verdict, asOf) = (.invalidate, time)
+        case .suspend(let time): (verdict, asOf) = (.suspend, time)
+        }
+        var record = InvalidationRecord(
+            address, verdict: verdict, reason: settlement.reason?.rawValue ?? "other",
+            origin: .gateway, asOf: asOf)
+        record.gatewayTime = settlement.gatewayTime
+        record.eventID = target.event?.envelope?.id
+        record.resultID = target.resultID.text
+        let key = outbox.bytes { bytes in address.withAddressID { bytes.append($0) } }
+        let value = outbox.bytes { record.encode(to: $0) }
+        outbox.addRecord(to: settings.invalidationsTopic, key: key, value: value)
+        metrics.invalidations.add(1)
+    }
+
+    /// A record that can never become a push goes to the dead letters, with all it had.
+    func setAside(_ event: EventInFlight, _ input: InputRecord, _ refusal: Refusal) {
+        metrics.deadLettered(refusal.code)
+        alarms.deadLetter(refusal, at: input.position)
+        let letter = DeadLetterRecord(input, refusal, settings: settings, now: loop.wall)
+        letter.add(to: outbox)
+        if let user = refusal.userID, refusal.eventID != nil {
+            let key = outbox.bytes(copying: user)
+            let value = outbox.bytes { bytes in
+                ResultRecord.writeRefused(
+                    refusal, input, at: loop.wall, settings: settings, to: bytes)
+            }
+            outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
+        }
+        finish(event)
+    }
+
+    /// Completes the offset, gives everything back and tells who waits for the partition.
+    private func finish(_ event: EventInFlight) {
+        guard let partition = event.partition else { return }
+        if !partition.isLost {
+            let floor = partition.ledger.complete(event.position.offset)
+            outbox.completeEvent(
+                epoch: partition.assignment.epoch, offset: event.position.offset, floor: floor)
+        }
+        recordBytes -= event.recordBytes
+        for target in event.targets { targets.give(target) }
+        events.give(event)
+        partition.openEvents -= 1
+        flushAtEndOfTurn()
+        if partition.openEvents == 0, let whenDrained = partition.whenDrained {
+            partition.whenDrained = nil
+            post()
+            whenDrained()
+        }
+    }
+}
+
+extension OutboxBatch {
+    /// Copies a text; nil gives the null range.
+    internal func bytes(copying text: String?) -> ByteRange {
+        guard var text else { return .null }
+        return text.withUTF8 { bytes(copying: UnsafeRawBufferPointer($0)) }
+    }
+}

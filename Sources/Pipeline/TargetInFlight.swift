@@ -1,0 +1,84 @@
+// One target of an event: an address, its attempts, and in the end exactly one outcome.
+
+internal import Base
+internal import EventLoop
+internal import Gateways
+internal import TokenIndex
+
+/// Why a target's request was taken back before it was written.
+internal enum Withdrawal {
+    /// The look-up is too old; it has to be repeated first.
+    case staleLookUp
+    /// The event expired while the request waited.
+    case expired
+}
+
+/// What finally happened to a target, as its result tells it.
+internal struct Settlement {
+    var outcome: Outcome
+    /// From the closed list; nil when the outcome says it all.
+    var reason: Reason?
+    var detail = ""
+    /// The gateway's HTTP status; nil without an answer.
+    var status: Int?
+    /// The verdict on the token, which also leaves on `push.invalidations`.
+    var tokenAction: TokenAction = .none
+    /// The gateway's own time of a verdict.
+    var gatewayTime: UnixMillis?
+}
+
+/// One target in flight. Loop-confined; reused.
+internal final class TargetInFlight: SlabResident {
+    var slot = -1
+    var event: EventInFlight?
+    var address: DeviceAddress?
+    var bulkhead: Bulkhead?
+    /// Lent to the pool while a request is submitted.
+    var request: OutboundRequest? = OutboundRequest()
+    var messageID = UUIDBytes(high: 0, low: 0)
+    var resultID = UUIDBytes(high: 0, low: 0)
+    /// When the address was looked up last.
+    var lookedUpAt = MonotonicTime(nanos: 0)
+    /// Requests written so far.
+    var attempts = 0
+    /// Whether an answer was lost at least once: the device may have got the push twice.
+    var wasAmbiguous = false
+    /// Whether the one retry with a fresh credential was used.
+    var refreshTried = false
+    var withdrawal: Withdrawal?
+    /// The credential of the present request: its generation and its birth.
+    var credentialGeneration: UInt64 = 0
+    var credentialBorn = MonotonicTime(nanos: 0)
+    var payloadBytes = 0
+    var notes = RenderingNotes()
+    var firstSentAt: UnixMillis?
+    var sentAt: UnixMillis?
+    var settledAt = UnixMillis(0)
+    /// Gateway's share of the last attempt: from HEADERS to the answer.
+    var gatewayTime = TimeSpan.zero
+    var settlement: Settlement?
+    /// The gateway's ids of the message, as text.
+    let gatewayID = ByteWriter(capacity: 96)
+    let gatewayTraceID = ByteWriter(capacity: 64)
+    /// Waits for the next attempt.
+    var timer: LoopTimer?
+
+    func recycle() {
+        event = nil
+        address = nil
+        bulkhead = nil
+        if request == nil { request = OutboundRequest() }
+        attempts = 0
+        wasAmbiguous = false
+        refreshTried = false
+        withdrawal = nil
+        payloadBytes = 0
+        notes = []
+        firstSentAt = nil
+        sentAt = nil
+        gatewayTime = .zero
+        settlement = nil
+        gatewayID.removeAll()
+        gatewayTraceID.removeAll()
+    }
+}

@@ -1,0 +1,125 @@
+import Base
+import Crypto
+import Gateways
+import JSON
+
+/// 2025-01-01T00:00:00Z, the time at which these tests play.
+let newYear = UnixMillis(1_735_689_600_000)
+
+func at(_ seconds: Int64) -> UnixMillis { newYear + .seconds(seconds) }
+
+func apns(
+    _ status: Int, _ body: String, sent: SentRequest? = nil, date: String? = nil,
+    now: UnixMillis = newYear
+) -> Verdict {
+    Array(body.utf8).withUnsafeBytes {
+        APNsVerdict.judge(
+            GatewayAnswer(status: status, body: $0, date: date, now: now),
+            sent: sent ?? SentRequest(sentAt: now, registeredAt: UnixMillis(0)))
+    }
+}
+
+func fcm(
+    _ status: Int, _ body: String, sent: SentRequest? = nil, retryAfter: String? = nil,
+    date: String? = nil, now: UnixMillis = newYear
+) -> Verdict {
+    Array(body.utf8).withUnsafeBytes {
+        FCMVerdict.judge(
+            GatewayAnswer(
+                status: status, body: $0, retryAfter: retryAfter, date: date, now: now),
+            sent: sent ?? SentRequest(sentAt: now, registeredAt: UnixMillis(0)))
+    }
+}
+
+extension Verdict {
+    var outcome: Outcome? {
+        if case .final(let outcome) = course { outcome } else { nil }
+    }
+
+    var advice: RetryAdvice? {
+        if case .retry(let advice) = course { advice } else { nil }
+    }
+}
+
+/// An event's JSON with the parser that keeps it alive.
+struct Event {
+    let parser = JSONParser()
+    var content: PushContent
+
+    static let identity = UUIDBytes(high: 0x1111_1111_1111_5111, low: 0x9111_1111_1111_1111)
+    static let message = UUIDBytes(high: 0x2222_2222_2222_5222, low: 0x9222_2222_2222_2222)
+
+    init(_ json: String, ttl: Int64? = 3600) throws {
+        let value = try parser.parse(json)
+        content = PushContent(
+            messageID: Self.message, eventType: "order.shipped", eventIdentity: Self.identity,
+            now: newYear)
+        content.expiresAt = ttl.map { at($0) }
+        content.collapseKey = value["collapse_key"]?.string
+        content.unread = value["unread"]?.int64
+        try content.take(
+            notification: value["notification"], data: value["data"], apns: value["apns"],
+            fcm: value["fcm"])
+    }
+}
+
+let hexToken = Array(String(repeating: "ab", count: 32).utf8)
+
+func apnsTarget(
+    _ token: [UInt8] = hexToken, environment: GatewayEnvironment = .production,
+    topic: String? = nil, kind: AddressKind = .alert
+) -> PushTarget {
+    PushTarget(
+        gateway: .apns, environment: environment, token: token, apnsTopic: topic,
+        registeredAt: newYear, kind: kind)
+}
+
+func fcmTarget(_ token: String = "abc:APA91b-x_y", platform: String? = "android") -> PushTarget {
+    PushTarget(
+        gateway: .fcm, environment: .none, token: Array(token.utf8), platform: platform,
+        registeredAt: newYear)
+}
+
+let providerToken = ProviderToken(
+    header: Array("bearer a.b.c".utf8), generation: 1, mintedAt: MonotonicTime(nanos: 0))
+let accessToken = AccessToken(
+    header: Array("Bearer ya29.x".utf8), generation: 1, fetchedAt: MonotonicTime(nanos: 0))
+
+/// A request that was built, or what stood in its way.
+struct Built {
+    let rendering: Rendering
+    let request = OutboundRequest()
+
+    init(apns content: PushContent, to target: PushTarget = apnsTarget()) {
+        let renderer = APNsRenderer(APNsSettings(topic: "com.example.app"))
+        rendering = renderer.render(
+            content, to: target, authorization: providerToken, into: request)
+    }
+
+    init(fcm content: PushContent, to target: PushTarget = fcmTarget()) {
+        let renderer = FCMRenderer(FCMSettings(projectID: "demo-project"))
+        rendering = renderer.render(content, to: target, authorization: accessToken, into: request)
+    }
+
+    subscript(header: String) -> String? { request.text(header) }
+
+    var body: String { request.body.text }
+
+    /// Asks the body's JSON, which must parse.
+    func json<Value>(_ ask: (JSONValue) -> Value) throws -> Value {
+        let parser = JSONParser()
+        return ask(try parser.parse(request.body.bytes))
+    }
+
+    func isRejected(for reason: Reason) -> Bool {
+        if case .rejected(reason, let detail) = rendering { !detail.isEmpty } else { false }
+    }
+
+    var isMalformedToken: Bool {
+        if case .malformedToken(let detail) = rendering {
+            !detail.isEmpty && request.fields.isEmpty && body.isEmpty
+        } else {
+            false
+        }
+    }
+}

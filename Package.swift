@@ -101,10 +101,14 @@ let package = Package(
         tests("JSONTests", ["JSON", "Base"]),
         tests("KafkaTests", ["Kafka", "EventLoop", "Base"]),
         tests("HTTP2Tests", ["HTTP2", "EventLoop", "Crypto", "Base"]),
-        tests("RedisTests", ["Redis", "EventLoop", "Base"]),
+        .target(
+            name: "RedisServer", dependencies: ["EventLoop"], path: "Tests/Support/RedisServer",
+            swiftSettings: swiftSettings),
+        tests("RedisTests", ["Redis", "RedisServer", "EventLoop", "Base"]),
         tests("ConfigTests", ["Config", "Base"]),
         tests("GatewaysTests", ["Gateways", "Crypto", "JSON", "Base"]),
-        tests("TokenIndexTests", ["TokenIndex", "Redis", "EventLoop", "JSON", "Base"]),
+        tests(
+            "TokenIndexTests", ["TokenIndex", "Redis", "RedisServer", "EventLoop", "JSON", "Base"]),
         tests(
             "PipelineTests",
             [

@@ -38,7 +38,7 @@ private func decode(_ text: String, headers: [(String, String)] = []) throws(Ref
     try decode(Array(text.utf8), headers: headers)
 }
 
-private func refusal(
+private func refused(
     _ value: [UInt8]?, headers: [(String, String)] = [], maximumBytes: Int = 262_144
 )
     -> Refusal?
@@ -124,23 +124,23 @@ private func refusal(
         ("{\"type\":\"t\\u0000\",\"user_id\":\"u\"}", .invalidField),
     ])
     func `poison is refused with its reason`(value: String, code: DeadLetterCode) throws {
-        let refusal = try #require(refusal(Array(value.utf8)))
+        let refusal = try #require(refused(Array(value.utf8)))
         #expect(refusal.code == code)
         #expect(!refusal.reason.isEmpty)
     }
 
     @Test func `poison that is not even text is refused`() {
-        #expect(refusal(nil)?.code == .nullValue)
-        #expect(refusal([0xFF, 0xFE])?.code == .notJSON)
-        #expect(refusal([0, 0, 0, 0, 7, 2, 8])?.code == .foreignFraming)
-        #expect(refusal([0x1F, 0x8B, 8, 0])?.code == .foreignFraming)
-        #expect(refusal([UInt8](repeating: 0x5B, count: 200_000))?.code == .notJSON)
-        #expect(refusal([UInt8](repeating: 0x20, count: 300_000))?.code == .tooLarge)
+        #expect(refused(nil)?.code == .nullValue)
+        #expect(refused([0xFF, 0xFE])?.code == .notJSON)
+        #expect(refused([0, 0, 0, 0, 7, 2, 8])?.code == .foreignFraming)
+        #expect(refused([0x1F, 0x8B, 8, 0])?.code == .foreignFraming)
+        #expect(refused([UInt8](repeating: 0x5B, count: 200_000))?.code == .notJSON)
+        #expect(refused([UInt8](repeating: 0x20, count: 300_000))?.code == .tooLarge)
     }
 
     @Test func `a refusal names the event and its user when they can be read`() throws {
         let refusal = try #require(
-            refusal(Array(#"{"id":"e9","type":"t","user_id":"u9","ttl":"soon"}"#.utf8)))
+            refused(Array(#"{"id":"e9","type":"t","user_id":"u9","ttl":"soon"}"#.utf8)))
         #expect(refusal.userID == "u9" && refusal.eventID == "e9" && refusal.eventType == "t")
         #expect(refusal.reason.hasPrefix("ttl "))
     }

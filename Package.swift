@@ -113,7 +113,7 @@ let package = Package(
             "PipelineTests",
             [
                 "Pipeline", "Simulator", "Kafka", "HTTP2", "Gateways", "TokenIndex", "Config",
-                "EventLoop", "JSON", "Telemetry", "Base",
+                "EventLoop", "JSON", "Telemetry", "Crypto", "Base",
             ]),
         tests("AdminTests", ["Admin", "Telemetry", "Base"]),
         tests("SimulatorTests", ["Simulator", "HTTP2", "EventLoop", "Crypto", "JSON", "Base"]),

@@ -1,0 +1,164 @@
+import Base
+import Kafka
+import Testing
+
+@testable import Pipeline
+
+@Suite(.serialized) struct `The pipeline, end to end` {
+    @Test func `every target of every event ends in exactly one result`() throws {
+        let world = try World(ScriptedGateway())
+        for user in 0..<20 {
+            for device in 0...(user % 3) {
+                try world.register("i-\(user)-\(device)", user: "u\(user)")
+            }
+        }
+        try world.start()
+        for event in 0..<200 { try world.publish(id: "e\(event)", user: "u\(event % 21)") }
+        try world.flush()
+        // u20 has no device; the others have one to three.
+        let targets = (0..<200).map { event in
+            event % 21 == 20 ? 1 : (event % 21) % 3 + 1
+        }.reduce(0, +)
+        let results = try world.records(of: "push.results", atLeast: targets)
+        #expect(results.count == targets)
+        #expect(Set(results.map { $0.text("result_id") }).count == targets)
+        #expect(results.count { $0.text("outcome") == "no_devices" } == 200 / 21)
+        #expect(results.count { $0.text("outcome") == "accepted" } == targets - 200 / 21)
+        #expect(results.allSatisfy { $0.key == $0.text("user_id") })
+        #expect(Set(world.gateway.seen.map(\.messageID)).count == targets - 200 / 21)
+        #expect(Set(world.gateway.seen.map(\.authorization)).count == 1)
+        #expect(world.stop())
+        #expect(try world.committed() == 200)
+    }
+
+    @Test func `poison goes to the dead letters with its reason and delays nothing`() throws {
+        let world = try World(ScriptedGateway())
+        try world.register("i1", user: "u1")
+        try world.start()
+        let poison: [String?] = [
+            "not json", "[]", #"{"id":1}"#, nil, #"{"id":"x","type":"t","user_id":"u1","ttl":"a"}"#,
+            #"{"id":"y","type":"t","user_id":"u1","app":"nobody","notification":{"title":"x"}}"#,
+            #"{"id":"z","type":"t","user_id":"u1"}"#, String(repeating: "[", count: 300_000),
+        ]
+        for value in poison { try world.publish(value, key: "u1") }
+        try world.publish(id: "good", user: "u1")
+        try world.flush()
+        let letters = try world.records(of: "push.events-dlt", atLeast: poison.count)
+        #expect(
+            letters.map { $0.headers["bugle-error-code"] } == [
+                "not_json", "not_json", "missing_field", "null_value", "invalid_field",
+                "unknown_app", "no_route", "too_large",
+            ])
+        #expect(letters[0].value == "not json" && letters[0].key == "u1")
+        #expect(letters[3].value == nil)
+        #expect(letters[7].value?.utf8.count == 262_144)
+        #expect(letters[7].headers["bugle-truncated"] == "300000")
+        #expect(letters.allSatisfy { $0.headers["bugle-original-topic"] == "push.events" })
+        let results = try world.records(of: "push.results", atLeast: 4)
+        #expect(
+            results.map { $0.text("outcome") } == [
+                "dead_lettered", "dead_lettered", "dead_lettered", "accepted",
+            ])
+        #expect(world.gateway.seen.count == 1)
+    }
+
+    @Test func `a dead token is told to the invalidations, unless it was registered later`() throws
+    {
+        let world = try World(
+            ScriptedGateway { _, _ in
+                .answer(410, #"{"reason":"Unregistered","timestamp":1735689700000}"#)
+            })
+        try world.register("old", user: "u1", registeredAt: 1_735_689_600_000)
+        try world.register("new", user: "u1", registeredAt: 1_735_689_800_000)
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 2)
+        let outcomes = Dictionary(
+            uniqueKeysWithValues: results.map { ($0.text("install_id"), $0.text("outcome")) })
+        #expect(outcomes == ["old": "token_invalid", "new": "rejected"])
+        let verdicts = try world.records(of: "push.invalidations", atLeast: 1)
+        #expect(verdicts.map(\.key) == ["shop/old"])
+        #expect(verdicts.first?.text("as_of") == "1735689700000")
+    }
+
+    @Test func `a lost answer is sent once more under the same identity`() throws {
+        let world = try World(
+            ScriptedGateway { _, attempt in attempt == 1 ? .cut : .answer(200, "") }, lanes: 1)
+        try world.register("i1", user: "u1")
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 1)
+        #expect(results.count == 1)
+        #expect(results.first?.text("outcome") == "accepted")
+        #expect(results.first?.text("ambiguous") == "true")
+        #expect(results.first?.text("attempts") == "2")
+        #expect(world.gateway.seen.count == 2)
+        #expect(Set(world.gateway.seen.map(\.messageID)).count == 1)
+        #expect(Set(world.gateway.seen.map(\.collapseID)).count == 1)
+    }
+
+    @Test func `a failing device is tried again alone and its neighbours only once`() throws {
+        let bad = World.token(of: "i3")
+        let world = try World(
+            ScriptedGateway { token, attempt in
+                token == bad && attempt == 1
+                    ? .answer(400, #"{"reason":"IdleTimeout"}"#) : .answer(200, "")
+            })
+        for device in 0..<10 { try world.register("i\(device)", user: "u1") }
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 10)
+        #expect(results.count { $0.text("outcome") == "accepted" } == 10)
+        #expect(world.gateway.seen.count == 11)
+    }
+
+    @Test func `an expired event is never sent, and one result says so`() throws {
+        let world = try World(ScriptedGateway())
+        try world.register("i1", user: "u1")
+        try world.start()
+        try world.publish(
+            id: "e1", user: "u1", extra: #","time":"2025-01-01T00:00:00Z","ttl":3600"#)
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 1)
+        #expect(results.map { $0.text("outcome") } == ["expired"])
+        #expect(world.gateway.seen.isEmpty)
+    }
+
+    @Test func `stopping finishes what is in flight and repeats nothing afterwards`() throws {
+        let world = try World(ScriptedGateway())
+        for user in 0..<50 { try world.register("i\(user)", user: "u\(user)") }
+        try world.start()
+        for event in 0..<2000 { try world.publish(id: "e\(event)", user: "u\(event % 50)") }
+        try world.flush()
+        _ = try world.records(of: "push.results", atLeast: 200)
+        #expect(world.stop())
+        let committed = try world.committed()
+        let results = try world.records(of: "push.results", atLeast: Int(committed))
+        #expect(Int64(results.count) == committed)
+        try world.start()
+        let all = try world.records(of: "push.results", atLeast: 2000)
+        #expect(all.count == 2000)
+        #expect(Set(all.map { $0.text("result_id") }).count == 2000)
+        #expect(world.gateway.seen.count == 2000)
+        #expect(world.stop())
+    }
+
+    @Test func `a payload over the limit costs no request`() throws {
+        let world = try World(ScriptedGateway())
+        try world.register("i1", user: "u1")
+        try world.start()
+        try world.publish(
+            id: "big", user: "u1",
+            extra: #","data":{"x":"\#(String(repeating: "a", count: 5000))"}"#
+        )
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 1)
+        #expect(results.first?.text("outcome") == "rejected")
+        #expect(results.first?.text("reason") == "payload_too_large")
+        #expect(results.first?.text("attempts") == "0")
+        #expect(world.gateway.seen.isEmpty)
+    }
+}

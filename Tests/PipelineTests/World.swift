@@ -1,0 +1,179 @@
+import Base
+import Crypto
+import EventLoop
+import Gateways
+import JSON
+import Kafka
+import Telemetry
+import Testing
+import TokenIndex
+
+@testable import Pipeline
+
+/// A result or dead letter as it stands in its topic.
+struct TopicRecord {
+    let key: String?
+    let value: String?
+    let headers: [String: String]
+    let partition: Int32
+
+    /// A member of the value's JSON object as text; numbers and booleans as they are written.
+    func text(_ name: String) -> String? {
+        let parser = JSONParser()
+        guard let value, let root = try? parser.parse(value), let member = root[name] else {
+            return nil
+        }
+        return member.string
+            ?? (member.isNull ? nil : String(decoding: member.source, as: UTF8.self))
+    }
+}
+
+/// The whole pipeline on a mock cluster, an in-memory index and a scripted gateway.
+final class World {
+    let cluster: MockCluster
+    let gateway: ScriptedGateway
+    let index = InMemoryTokenIndex()
+    let registry = MetricsRegistry()
+    private let producer: TopicProducer
+    private var dispatcher: Dispatcher?
+    private let apps: [PushApp]
+    private var settings: DispatcherSettings
+    private let log = CollectingSink()
+
+    static let partitions: Int32 = 4
+
+    init(_ gateway: ScriptedGateway, lanes: Int = 2) throws {
+        self.gateway = gateway
+        cluster = try MockCluster()
+        for topic in ["push.events", "push.results", "push.invalidations", "push.events-dlt"] {
+            try cluster.createTopic(topic, partitions: Self.partitions)
+        }
+        let kafka = KafkaConfiguration(bootstrapServers: cluster.bootstrapServers)
+        producer = try TopicProducer(kafka)
+        var group = GroupConfiguration(groupID: "bugle")
+        group.sessionTimeout = .seconds(6)
+        group.heartbeatInterval = .milliseconds(300)
+        group.fetchWait = .milliseconds(10)
+        group.drainDeadline = .seconds(10)
+        settings = DispatcherSettings(
+            kafka: kafka, group: group, eventTopics: [("push.events", .transactional)])
+        settings.lanes = lanes
+        settings.retry.base = .milliseconds(1)
+        let keys = try KeyPair.generate(for: .es256)
+        let endpoint = GatewayEndpoint(
+            host: "localhost", port: gateway.port, caFile: gateway.caFile)
+        apps = [
+            PushApp(
+                name: "shop",
+                apns: PushApp.APNs(
+                    topic: "com.example.shop",
+                    credential: try APNsCredential(
+                        teamID: "ABCDE12345", keyID: "FGHIJ67890", pem: keys.privateKeyPEM,
+                        setting: "apps.shop.apns.key"),
+                    production: endpoint, sandbox: endpoint))
+        ]
+        index.mark(complete: true)
+    }
+
+    deinit {
+        _ = dispatcher?.stop(deadline: SystemTime.shared.monotonic + .seconds(10))
+        gateway.stop()
+    }
+
+    func start() throws {
+        let index = index
+        dispatcher = try Dispatcher(
+            settings, apps: apps, index: { index.reader(on: $0) }, registry: registry,
+            log: Log(level: .debug, format: .json, sink: log))
+    }
+
+    /// Stops as SIGTERM does; true when everything was finished in time.
+    func stop() -> Bool {
+        let stopped = dispatcher?.stop(deadline: SystemTime.shared.monotonic + .seconds(15))
+        dispatcher = nil
+        return stopped ?? true
+    }
+
+    /// Registers a device; its token is derived from its name.
+    func register(_ install: String, user: String?, registeredAt: Int64 = 1_735_689_600_000) throws
+    {
+        let parser = JSONParser()
+        let owner = user.map { "\"\($0)\"" } ?? "null"
+        let key = Array("shop/\(install)".utf8)
+        let value = Array(
+            """
+            {"v":1,"app":"shop","install_id":"\(install)","kind":"alert","user_id":\(owner),
+             "platform":"ios","gateway":"apns","environment":"production",
+             "token":"\(Self.token(of: install))","version":1,"registered_at":\(registeredAt)}
+            """.utf8)
+        let record = try key.withUnsafeBytes { key in
+            try value.withUnsafeBytes { value in
+                try RegistrationRecord.decode(
+                    key: key, value: value, timestamp: registeredAt, parser: parser)
+            }
+        }
+        offset += 1
+        _ = index.apply(
+            .registration(record),
+            at: TopicPosition(partition: 0, offset: offset, timestamp: registeredAt))
+    }
+
+    private var offset: Int64 = 0
+
+    static func token(of install: String) -> String {
+        SHA256Digest(of: install).hex
+    }
+
+    func publish(_ value: String?, key: String?, headers: [TopicProducer.Header] = []) throws {
+        try producer.send(
+            to: "push.events", key: key.map { Array($0.utf8) }, value: value.map { Array($0.utf8) },
+            headers: headers)
+    }
+
+    /// Publishes a plain alert for a user.
+    func publish(id: String, user: String, extra: String = "") throws {
+        try publish(
+            """
+            {"id":"\(id)","type":"test.alert","user_id":"\(user)",
+             "notification":{"title":"t"}\(extra)}
+            """, key: user)
+    }
+
+    func flush() throws { try producer.flush(timeout: .seconds(10)) }
+
+    /// Reads a topic until it has so many records, and then whatever follows at once.
+    func records(of topic: String, atLeast count: Int, within span: TimeSpan = .seconds(30)) throws
+        -> [TopicRecord]
+    {
+        let reader = try TopicReader(
+            KafkaConfiguration(
+                bootstrapServers: cluster.bootstrapServers,
+                properties: ["fetch.wait.max.ms": "10"]), topics: [topic], from: .beginning)
+        var records: [TopicRecord] = []
+        let deadline = SystemTime.shared.monotonic + span
+        while records.count < count, SystemTime.shared.monotonic < deadline {
+            reader.read(timeout: .milliseconds(100)) { record in
+                var headers: [String: String] = [:]
+                record.forEachHeader { name, value in
+                    headers[String(decoding: name, as: UTF8.self)] =
+                        value.map { String(decoding: $0, as: UTF8.self) }
+                }
+                records.append(
+                    TopicRecord(
+                        key: record.key.map { String(decoding: $0, as: UTF8.self) },
+                        value: record.value.map { String(decoding: $0, as: UTF8.self) },
+                        headers: headers, partition: record.partition))
+            }
+        }
+        return records
+    }
+
+    /// What a group has committed in the events topic, all partitions together.
+    func committed() throws -> Int64 {
+        let consumer = try Consumer(
+            KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
+            group: GroupConfiguration(groupID: "bugle"))
+        let places = (0..<Self.partitions).map { TopicPartition("push.events", $0) }
+        return try consumer.committedOffsets(places, timeout: .seconds(10)).values.reduce(0, +)
+    }
+}

@@ -2,7 +2,7 @@
 // answered with one write at the end of the turn. Besides serving it can misbehave on demand, in
 // each of the ways gateways and middleboxes were seen to.
 
-internal import Base
+public import Base
 internal import Crypto
 public import EventLoop
 
@@ -40,7 +40,13 @@ public final class ServerConnection {
     public var state: AnyObject?
 
     /// Requests received so far.
-    public internal(set) var requestsReceived = 0
+    public private(set) var requestsReceived = 0
+
+    /// SETTINGS frames of ours that the peer acknowledged.
+    public private(set) var settingsAcknowledged = 0
+
+    /// When the last request was complete, or the connection was accepted.
+    public private(set) var lastRequestAt: MonotonicTime
 
     /// Whether the socket is closed.
     public var isClosed: Bool { phase == .closed }
@@ -92,6 +98,7 @@ public final class ServerConnection {
         self.delegate = delegate
         self.onClose = onClose
         ignoresPings = options.ignoresPings
+        lastRequestAt = loop.now
         session = try ServerSession(options)
     }
 
@@ -226,9 +233,14 @@ extension ServerConnection: ReadinessHandler, TurnEndHandler {
 
     private func handle(_ event: SessionEvent) {
         switch event {
-        case .head(let request): delegate.receivedHead(request, on: self)
+        case .head(let request):
+            if request.stream <= session.lastProcessedStream {
+                delegate.receivedHead(request, on: self)
+            }
         case .complete(let request):
+            guard request.stream <= session.lastProcessedStream else { return }
             requestsReceived += 1
+            lastRequestAt = loop.now
             delegate.received(request, on: self)
         case .closed(let request): session.recycle(request)
         case .ping(let payload):
@@ -236,7 +248,9 @@ extension ServerConnection: ReadinessHandler, TurnEndHandler {
             if !ignoresPings, phase == .open {
                 session.submitPing(payload: payload, acknowledging: true)
             }
-        case .noticed(let event): delegate.noticed(event, on: self)
+        case .noticed(let event):
+            if event == .settingsAcknowledged { settingsAcknowledged += 1 }
+            delegate.noticed(event, on: self)
         }
     }
 

@@ -315,7 +315,7 @@ extension ServerSession {
     }
 
     private func received(isHeaders: Bool, stream: Int32, isLast: Bool) {
-        guard stream <= lastProcessedStream, let request = streams[stream] else { return }
+        guard let request = streams[stream] else { return }
         if isHeaders { events.append(.head(request)) }
         if isLast { events.append(.complete(request)) }
     }

@@ -1,0 +1,61 @@
+// Credentials made up for the simulated gateways, so that tests and demonstrations need no files
+// of anybody's.
+
+public import Base
+internal import Crypto
+
+/// A signing key for provider tokens that the simulated APNs knows.
+public struct SimulatedAPNsKey: Sendable {
+    /// The team's id.
+    public let teamID: String
+    /// The key's id.
+    public let keyID: String
+    /// The private key, PKCS#8 in PEM, as in Apple's `.p8` files.
+    public let privateKeyPEM: String
+}
+
+/// A service account that the simulated token endpoint knows.
+public struct SimulatedServiceAccount: Sendable {
+    /// The account's address.
+    public let email: String
+    /// The project it belongs to.
+    public let projectID: String
+    /// The key file as Google hands it out.
+    public let json: String
+}
+
+extension Simulator {
+    /// Makes a signing key and registers it for a team; ids are ten letters and digits.
+    public func makeAPNsKey(
+        teamID: String = "TEAM000001", keyID: String = "KEY0000001",
+        environments: Set<GatewayEnvironment> = [.production, .sandbox]
+    ) throws -> SimulatedAPNsKey {
+        let pair = try KeyPair.generate(for: .es256)
+        let key = try VerifyingKey(
+            pem: pair.publicKeyPEM, for: .es256, setting: "simulated APNs key")
+        facts.addAPNsKey(teamID: teamID, keyID: keyID, key, environments: environments)
+        return SimulatedAPNsKey(teamID: teamID, keyID: keyID, privateKeyPEM: pair.privateKeyPEM)
+    }
+
+    /// Makes a service account with a key and registers it for its project and for others.
+    public func makeServiceAccount(
+        projectID: String = "demo-project", alsoFor others: Set<String> = []
+    ) throws -> SimulatedServiceAccount {
+        let pair = try KeyPair.generate(for: .rs256)
+        let key = try VerifyingKey(
+            pem: pair.publicKeyPEM, for: .rs256, setting: "simulated service account")
+        let email = "push@\(projectID).iam.gserviceaccount.com"
+        facts.addServiceAccount(email: email, key, projects: others.union([projectID]))
+        let json = ByteWriter(capacity: 4096)
+        json.append("{\"type\":\"service_account\",\"project_id\":")
+        json.append(jsonString: projectID)
+        json.append(",\"private_key_id\":\"0123456789abcdef\",\"private_key\":")
+        json.append(jsonString: pair.privateKeyPEM)
+        json.append(",\"client_email\":")
+        json.append(jsonString: email)
+        json.append(",\"token_uri\":")
+        json.append(jsonString: tokenURI)
+        json.append("}")
+        return SimulatedServiceAccount(email: email, projectID: projectID, json: json.text)
+    }
+}

@@ -1,0 +1,30 @@
+public import Base
+
+/// The services that a simulator plays, each on a port of its own.
+public enum SimulatedService: String, Sendable, CaseIterable {
+    /// `api.push.apple.com`.
+    case apnsProduction = "apns-production"
+    /// `api.sandbox.push.apple.com`.
+    case apnsSandbox = "apns-sandbox"
+    /// `fcm.googleapis.com`.
+    case fcm
+    /// `oauth2.googleapis.com`, where FCM's access tokens come from.
+    case oauth
+
+    /// The gateway that the service belongs to.
+    public var gateway: Gateway {
+        switch self {
+        case .apnsProduction, .apnsSandbox: .apns
+        case .fcm, .oauth: .fcm
+        }
+    }
+
+    /// The environment of the addresses that the service knows.
+    public var environment: GatewayEnvironment {
+        switch self {
+        case .apnsProduction: .production
+        case .apnsSandbox: .sandbox
+        case .fcm, .oauth: .none
+        }
+    }
+}

@@ -63,7 +63,7 @@ let package = Package(
             "Kafka", ["Base", "EventLoop", "Telemetry", "CLinux", "CRDKafka", "CRDKafkaShims"]),
         room("HTTP2", ["Base", "EventLoop", "Telemetry", "Crypto", "CNGHTTP2"]),
         room("Redis", ["Base", "EventLoop", "Telemetry", "Crypto", "CHiredis"]),
-        room("Config", ["Base", "JSON", "CYAML"]),
+        room("Config", ["Base", "Telemetry", "CYAML"]),
 
         // Level 4.
         room("Gateways", ["Base", "Crypto", "JSON"]),
@@ -105,7 +105,7 @@ let package = Package(
             name: "RedisServer", dependencies: ["EventLoop"], path: "Tests/Support/RedisServer",
             swiftSettings: swiftSettings),
         tests("RedisTests", ["Redis", "RedisServer", "EventLoop", "Base"]),
-        tests("ConfigTests", ["Config", "Base"]),
+        tests("ConfigTests", ["Config", "Telemetry", "Base"]),
         tests("GatewaysTests", ["Gateways", "Crypto", "JSON", "Base"]),
         tests(
             "TokenIndexTests", ["TokenIndex", "Redis", "RedisServer", "EventLoop", "JSON", "Base"]),

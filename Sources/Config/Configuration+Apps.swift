@@ -1,0 +1,105 @@
+// The section `apps`.
+
+internal import Base
+
+extension Configuration.App {
+    internal static func readAll(_ top: inout ConfigurationSection) -> [Self] {
+        let section = top.section("apps")
+        if section.members.isEmpty {
+            top.report("apps", "missing; name at least one app with its gateways")
+        }
+        return section.members.compactMap { entry in
+            let path = section.path(of: entry.key)
+            if !isName(entry.key) {
+                section.reader.report(
+                    entry.line, path,
+                    "an app is named by 1 to 64 letters, digits, dots, underscores and hyphens")
+            }
+            guard
+                let app = ConfigurationSection(entry.value, path: path, reader: section.reader)
+            else { return nil }
+            return Self(name: entry.key, app)
+        }
+    }
+
+    private init(name: String, _ section: ConfigurationSection) {
+        var section = section
+        self.name = name
+        let (apns, fcm) = (section.section("apns"), section.section("fcm"))
+        self.apns = section.has("apns") ? Configuration.APNs(apns) : nil
+        self.fcm = section.has("fcm") ? Configuration.FCM(fcm) : nil
+        if self.apns == nil && self.fcm == nil {
+            section.reader.report(section.line, section.path, "no gateway; add apns or fcm")
+        }
+        section.finish()
+    }
+
+    private static func isName(_ text: String) -> Bool {
+        (1...64).contains(text.utf8.count)
+            && text.utf8.allSatisfy { byte in
+                switch byte {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F: true
+                default: false
+                }
+            }
+    }
+}
+
+extension Configuration.APNs {
+    fileprivate init(_ section: ConfigurationSection) {
+        var section = section
+        teamID = section.identifier("team_id")
+        keyID = section.identifier("key_id")
+        key = section.requiredSecret("key", file: "key_file")
+        topic = section.requiredText("topic")
+        if section.has("topic"), !topic.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) {
+            section.report("topic", "expected the app's bundle identifier")
+        }
+        var endpoints = section.section("endpoints")
+        production = endpoints.endpoint("production", default: "api.push.apple.com")
+        sandbox = endpoints.endpoint("sandbox", default: "api.sandbox.push.apple.com")
+        endpoints.finish()
+        caFile = section.file("ca_file")
+        section.finish()
+    }
+}
+
+extension Configuration.FCM {
+    fileprivate init(_ section: ConfigurationSection) {
+        var section = section
+        serviceAccount = section.requiredSecret("service_account", file: "service_account_file")
+        projectID = section.text("project_id")
+        endpoint = section.endpoint("endpoint", default: "fcm.googleapis.com")
+        tokenEndpoint = section.value(
+            "token_endpoint", default: nil, "an address that starts with https://"
+        ) { text in Endpoint(text).map { .some($0) } }
+        caFile = section.file("ca_file")
+        section.finish()
+    }
+}
+
+extension ConfigurationSection {
+    /// Apple's identifiers of teams and keys.
+    fileprivate mutating func identifier(_ key: String) -> String {
+        if !has(key) { report(key, "missing; it has no default") }
+        return value(key, default: "", "10 capital letters and digits") { text in
+            let isIdentifier = text.utf8.allSatisfy {
+                (0x30...0x39).contains($0) || (0x41...0x5A).contains($0)
+            }
+            return isIdentifier && text.utf8.count == 10 ? text : nil
+        }
+    }
+
+    /// An https address without a path.
+    fileprivate mutating func endpoint(_ key: String, default host: String) -> Endpoint {
+        let fallback = Endpoint(authority: HostPort(host: host, port: 443))
+        return value(
+            key, default: fallback, "an address that starts with https:// and has no path"
+        ) { text in Endpoint(text).flatMap { $0.path == "/" ? $0 : nil } }
+    }
+
+    fileprivate mutating func requiredSecret(_ key: String, file fileKey: String) -> SecretSource {
+        if !has(key) && !has(fileKey) { report(fileKey, "missing; it has no default") }
+        return secret(key, file: fileKey) ?? .value(Secret(""))
+    }
+}

@@ -1,0 +1,149 @@
+// The shape of the file: one function per section, keys in the order of the documentation.
+
+internal import Base
+internal import Telemetry
+
+extension Configuration {
+    /// Reads a whole file; faults are left with the reader.
+    internal init(_ section: ConfigurationSection, text: String, hostName: String) {
+        var top = section
+        kafka = Kafka(top.section("kafka"), hostName: hostName)
+        redis = Redis(top.section("redis"))
+        index = Index(top.section("index"))
+        apps = App.readAll(&top)
+        lanes = top.value("lanes", default: .auto, "auto or a whole number from 1 to 64") { text in
+            if text == "auto" { return .auto }
+            return Int(text).flatMap { (1...64).contains($0) ? .count($0) : nil }
+        }
+        roles = Role.readAll(&top)
+        admin = Self.readAdmin(top.section("admin"))
+        drainDeadline = top.span(
+            "drain_deadline", default: .seconds(20), in: .zero ... .minutes(10))
+        dispatch = Dispatch(top.section("dispatch"))
+        limits = Limits(top.section("limits"))
+        log = Logging(top.section("log"))
+        cloudEvents = CloudEvents(top.section("cloudevents"))
+        sourceText = text
+        top.finish()
+    }
+
+    private static func readAdmin(_ section: ConfigurationSection) -> HostPort {
+        var section = section
+        let fallback = HostPort(host: "127.0.0.1", port: 9464)
+        let listen = section.value("listen", default: fallback, "host:port") { HostPort($0) }
+        section.finish()
+        return listen
+    }
+}
+
+extension Configuration.Role {
+    fileprivate static func readAll(_ top: inout ConfigurationSection) -> Set<Self> {
+        guard let node = top.node("roles") else { return Set(allCases) }
+        var roles: Set<Self> = []
+        guard case .sequence(let elements) = node.content, !elements.isEmpty else {
+            top.report("roles", "expected a list such as [dispatch, index]")
+            return roles
+        }
+        for element in elements {
+            guard let text = top.reader.text(element, "roles") else { continue }
+            if let role = Self(rawValue: text) {
+                roles.insert(role)
+            } else {
+                top.reader.report(element.line, "roles", "expected only dispatch and index")
+            }
+        }
+        return roles
+    }
+}
+
+extension Configuration.Redis {
+    fileprivate init(_ section: ConfigurationSection) {
+        var section = section
+        let fallback = HostPort(host: "localhost", port: 6379)
+        address = section.value("address", default: fallback, "host:port") { HostPort($0) }
+        prefix = section.value("prefix", default: "bugle:", "at most 64 bytes without braces") {
+            $0.utf8.count <= 64 && !$0.contains("{") && !$0.contains("}") ? $0 : nil
+        }
+        database = section.integer("database", default: 0, in: 0...65_535)
+        username = section.text("username")
+        password = section.secret("password", file: "password_file")
+        timeout = section.span(
+            "timeout", default: .seconds(1), in: .milliseconds(10) ... .seconds(60))
+        section.finish()
+    }
+}
+
+extension Configuration.Index {
+    fileprivate init(_ section: ConfigurationSection) {
+        var section = section
+        store = section.choice("store", default: .redis)
+        section.finish()
+    }
+}
+
+extension Configuration.Dispatch {
+    fileprivate init(_ section: ConfigurationSection) {
+        var section = section
+        maxInFlightEvents = section.integer(
+            "max_in_flight_events", default: 2_000, in: 1...1_000_000)
+        inFlightPerBulkhead = section.integer(
+            "in_flight_per_bulkhead", default: 1_000, in: 1...100_000)
+        var connections = section.section("connections")
+        apnsConnections = Connections(connections.section("apns"), min: 2, max: 10)
+        fcmConnections = Connections(connections.section("fcm"), min: 2, max: 4)
+        connections.finish()
+        retry = Retry(section.section("retry"))
+        section.finish()
+    }
+}
+
+extension Configuration.Dispatch.Connections {
+    fileprivate init(_ section: ConfigurationSection, min: Int, max: Int) {
+        var section = section
+        self.max = section.integer("max", default: max, in: 1...100)
+        self.min = section.integer("min", default: Swift.min(min, self.max), in: 1...100)
+        if self.min > self.max { section.report("min", "larger than max") }
+        section.finish()
+    }
+}
+
+extension Configuration.Dispatch.Retry {
+    fileprivate init(_ section: ConfigurationSection) {
+        var section = section
+        attempts = section.integer("attempts", default: 3, in: 1...10)
+        base = section.span(
+            "base", default: .milliseconds(200), in: .milliseconds(1) ... .seconds(60))
+        maxWait = section.span(
+            "max_wait", default: max(.seconds(30), base), in: .milliseconds(1) ... .hours(1))
+        if maxWait < base { section.report("max_wait", "shorter than base") }
+        section.finish()
+    }
+}
+
+extension Configuration.Limits {
+    fileprivate init(_ section: ConfigurationSection) {
+        var section = section
+        eventBytes = section.integer("event_bytes", default: 262_144, in: 1_024...4_194_304)
+        addressesPerUser = section.integer("addresses_per_user", default: 1_000, in: 1...10_000)
+        section.finish()
+    }
+}
+
+extension Configuration.Logging {
+    fileprivate init(_ section: ConfigurationSection) {
+        var section = section
+        level = section.choice("level", default: .info)
+        format = section.value("format", default: nil, "one of auto, json, pretty") { text in
+            text == "auto" ? .some(nil) : LogFormat(rawValue: text).map { .some($0) }
+        }
+        section.finish()
+    }
+}
+
+extension Configuration.CloudEvents {
+    fileprivate init(_ section: ConfigurationSection) {
+        var section = section
+        userFromSubject = section.bool("user_from_subject", default: false)
+        section.finish()
+    }
+}

@@ -1,0 +1,256 @@
+// What an operator can say in `bugle.yaml`, as values. Every field has its final value: defaults
+// are applied, environment variables replaced, relative paths resolved.
+
+public import Base
+public import Telemetry
+
+/// A valid configuration.
+public struct Configuration: Sendable {
+    /// The largest configuration file, in bytes.
+    public static let fileBytesMax = 1 << 20
+
+    /// The brokers, topics and client properties.
+    public var kafka: Kafka
+    /// Where the token index lives when its store is `redis`.
+    public var redis: Redis
+    /// How the token index is kept.
+    public var index: Index
+    /// The apps by name, in the order of the file; at least one.
+    public var apps: [App]
+    /// How many lanes run.
+    public var lanes: Lanes
+    /// What this process does; at least one role.
+    public var roles: Set<Role>
+    /// Where metrics and health are served; default 127.0.0.1:9464.
+    public var admin: HostPort
+    /// How long a planned stop waits for open work; 0 s to 10 min, default 20 s.
+    public var drainDeadline: TimeSpan
+    /// How events are sent.
+    public var dispatch: Dispatch
+    /// Bounds on records and users.
+    public var limits: Limits
+    /// What is logged, and how.
+    public var log: Logging
+    /// How CloudEvents are read.
+    public var cloudEvents: CloudEvents
+    /// The file as it was read, before environment variables; it holds no secrets.
+    public var sourceText: String
+
+    /// The app of that name.
+    public func app(named name: String) -> App? { apps.first { $0.name == name } }
+
+    /// The parts of the work that a process takes on.
+    public enum Role: String, Sendable, CaseIterable {
+        /// Sends pushes.
+        case dispatch
+        /// Builds the token index.
+        case index
+    }
+
+    /// The number of lanes.
+    public enum Lanes: Sendable, Equatable {
+        /// As many as the process has cores, at most 4.
+        case auto
+        /// 1 to 64.
+        case count(Int)
+    }
+
+    /// The token index.
+    public struct Index: Sendable {
+        /// The kinds of store.
+        public enum Store: String, Sendable, CaseIterable {
+            /// In Redis, shared by all replicas.
+            case redis
+            /// In the memory of this process.
+            case memory
+        }
+
+        /// The store; default `redis`.
+        public var store: Store
+    }
+
+    /// A Redis server.
+    public struct Redis: Sendable {
+        /// The server; default localhost:6379.
+        public var address: HostPort
+        /// What every key starts with; at most 64 bytes, default `bugle:`.
+        public var prefix: String
+        /// The database number; 0 to 65535, default 0.
+        public var database: Int
+        /// The ACL user; nil for the default user.
+        public var username: String?
+        /// The password; nil when the server asks for none.
+        public var password: SecretSource?
+        /// How long an answer may take; 10 ms to 60 s, default 1 s.
+        public var timeout: TimeSpan
+    }
+
+    /// One app: the namespace of its users and devices, and its gateways; at least one of them.
+    public struct App: Sendable {
+        /// The name; 1 to 64 bytes out of letters, digits, `.`, `_` and `-`.
+        public var name: String
+        /// How the app reaches APNs.
+        public var apns: APNs?
+        /// How the app reaches FCM.
+        public var fcm: FCM?
+    }
+
+    /// An app at Apple.
+    public struct APNs: Sendable {
+        /// The team's 10 characters.
+        public var teamID: String
+        /// The signing key's 10 characters.
+        public var keyID: String
+        /// The signing key, a PEM text (`AuthKey_….p8`).
+        public var key: SecretSource
+        /// The app's bundle identifier.
+        public var topic: String
+        /// The endpoint for production tokens.
+        public var production: Endpoint
+        /// The endpoint for tokens of development builds.
+        public var sandbox: Endpoint
+        /// Certificate authorities to trust instead of the system's, a PEM file.
+        public var caFile: String?
+    }
+
+    /// An app at Google.
+    public struct FCM: Sendable {
+        /// The service account, a JSON text as the console hands it out.
+        public var serviceAccount: SecretSource
+        /// The project; nil for the one that the service account names.
+        public var projectID: String?
+        /// The endpoint of the send calls.
+        public var endpoint: Endpoint
+        /// Where access tokens are fetched; nil for the address that the service account names.
+        public var tokenEndpoint: Endpoint?
+        /// Certificate authorities to trust instead of the system's, a PEM file.
+        public var caFile: String?
+    }
+
+    /// Bounds on records and users.
+    public struct Limits: Sendable {
+        /// The largest event in bytes; 1 KiB to 4 MiB, default 256 KiB.
+        public var eventBytes: Int
+        /// The most addresses of one user that a push goes to; 1 to 10,000, default 1,000.
+        public var addressesPerUser: Int
+    }
+
+    /// What is logged.
+    public struct Logging: Sendable {
+        /// The least important level that is written; default `info`.
+        public var level: LogLevel
+        /// The look of the lines; nil for pretty on a terminal and JSON elsewhere.
+        public var format: LogFormat?
+    }
+
+    /// How CloudEvents are read.
+    public struct CloudEvents: Sendable {
+        /// Whether an event without the extension `userid` takes its user from `subject`; default
+        /// false.
+        public var userFromSubject: Bool
+    }
+}
+
+extension Configuration {
+    /// Kafka.
+    public struct Kafka: Sendable {
+        /// How results and offsets are committed.
+        public enum Commit: String, Sendable, CaseIterable {
+            /// Results first, offsets after them: after a crash an outcome may appear twice.
+            case plain
+        }
+
+        /// A client property of librdkafka, passed through.
+        public struct Property: Sendable, Equatable {
+            /// The property's name.
+            public var name: String
+            /// The value, which may be a secret.
+            public var value: SecretSource
+
+            /// A property with its value.
+            public init(name: String, value: SecretSource) {
+                self.name = name
+                self.value = value
+            }
+        }
+
+        /// The first brokers to contact: `host:port`, separated by commas.
+        public var brokers: String
+        /// The consumer group; default `bugle`.
+        public var group: String
+        /// This replica's name within the group; default the host name.
+        public var instance: String
+        /// The commit mode; default `plain`.
+        public var commit: Commit
+        /// The topics.
+        public var topics: Topics
+        /// Other client properties, in the order of the file.
+        public var properties: [Property]
+    }
+
+    /// The topics' names.
+    public struct Topics: Sendable {
+        /// A topic with events.
+        public struct Events: Sendable, Equatable {
+            /// The topic's name.
+            public var name: String
+            /// How its events are treated when room is short.
+            public var eventClass: EventClass
+
+            /// A topic with the class of its events.
+            public init(name: String, eventClass: EventClass) {
+                self.name = name
+                self.eventClass = eventClass
+            }
+        }
+
+        /// The topics with events, at least one; default `push.events`, transactional.
+        public var events: [Events]
+        /// Device addresses; default `push.devices`.
+        public var devices: String
+        /// Verdicts on tokens; default `push.invalidations`.
+        public var invalidations: String
+        /// Outcomes; default `push.results`.
+        public var results: String
+        /// Records that could not be processed; default `push.events-dlt`.
+        public var deadLetters: String
+    }
+
+    /// How events are sent.
+    public struct Dispatch: Sendable {
+        /// Connections of one lane to one gateway.
+        public struct Connections: Sendable, Equatable {
+            /// How many are kept open; 1 to 100.
+            public var min: Int
+            /// The most that are opened; 1 to 100, not below `min`.
+            public var max: Int
+
+            /// A range of connections.
+            public init(min: Int, max: Int) {
+                self.min = min
+                self.max = max
+            }
+        }
+
+        /// How a push is tried again where the gateway does not say otherwise.
+        public struct Retry: Sendable, Equatable {
+            /// The most attempts; 1 to 10, default 3.
+            public var attempts: Int
+            /// The first wait, doubled for each further one; 1 ms to 60 s, default 200 ms.
+            public var base: TimeSpan
+            /// The longest wait; from `base` to 1 h, default 30 s.
+            public var maxWait: TimeSpan
+        }
+
+        /// The most events that a process works on; 1 to 1,000,000, default 2,000.
+        public var maxInFlightEvents: Int
+        /// The most pushes under way per app, gateway and environment; 1 to 100,000, default 1,000.
+        public var inFlightPerBulkhead: Int
+        /// Connections to APNs; default 2 to 10.
+        public var apnsConnections: Connections
+        /// Connections to FCM; default 2 to 4.
+        public var fcmConnections: Connections
+        /// Retries.
+        public var retry: Retry
+    }
+}

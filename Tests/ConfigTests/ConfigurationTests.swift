@@ -1,0 +1,295 @@
+import Base
+import Config
+import Telemetry
+import Testing
+
+/// The smallest valid configuration, with room for more at the end.
+let minimal = """
+    kafka:
+      brokers: localhost:9092
+    apps:
+      shop:
+        fcm: {service_account: "${SA}"}
+
+    """
+
+func parse(_ text: String, _ environment: [String: String] = ["SA": "{}"]) throws -> Configuration {
+    try Configuration.parse(text: text, environment: environment)
+}
+
+/// The lines that a faulty text is answered with.
+func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [String] {
+    do throws(ConfigurationErrors) {
+        _ = try Configuration.parse(text: text, environment: environment)
+        return []
+    } catch {
+        return error.problems.map(\.description)
+    }
+}
+
+@Suite struct `A valid configuration` {
+    @Test func `defaults fill what is not given`() throws {
+        let configuration = try parse(minimal)
+        #expect(configuration.kafka.brokers == "localhost:9092")
+        #expect(configuration.kafka.group == "bugle")
+        #expect(!configuration.kafka.instance.isEmpty)
+        #expect(configuration.kafka.commit == .plain)
+        let topics = configuration.kafka.topics
+        #expect(topics.events == [.init(name: "push.events", eventClass: .transactional)])
+        #expect(topics.devices == "push.devices" && topics.deadLetters == "push.events-dlt")
+        #expect(configuration.redis.address == HostPort(host: "localhost", port: 6379))
+        #expect(configuration.redis.password == nil)
+        #expect(configuration.index.store == .redis)
+        #expect(configuration.lanes == .auto)
+        #expect(configuration.roles == [.dispatch, .index])
+        #expect(configuration.admin.description == "127.0.0.1:9464")
+        #expect(configuration.drainDeadline == .seconds(20))
+        #expect(configuration.dispatch.apnsConnections == .init(min: 2, max: 10))
+        #expect(configuration.dispatch.retry.base == .milliseconds(200))
+        #expect(configuration.limits.eventBytes == 262_144)
+        #expect(configuration.log.level == .info && configuration.log.format == nil)
+        #expect(!configuration.cloudEvents.userFromSubject)
+        let fcm = try #require(configuration.app(named: "shop")?.fcm)
+        #expect(fcm.endpoint.description == "https://fcm.googleapis.com")
+        #expect(try fcm.serviceAccount.read().exposed == "{}")
+    }
+
+    @Test func `everything can be said`() throws {
+        let configuration = try parse(
+            """
+            kafka:
+              brokers: "a:1, b:2"
+              group: g
+              instance: g-0
+              commit: plain
+              topics:
+                events: [{name: e1, class: critical}, e2, {name: e3}]
+                devices: d
+                invalidations: i
+                results: r
+                dead_letters: x
+              properties:
+                security.protocol: sasl_ssl
+                sasl.password: ${KP}
+                ssl.key.password: {file: kp}
+                socket.timeout.ms: 1000
+            redis:
+              {address: "[::1]:7", prefix: "p:", database: 3, username: u, password: "${RP}",
+               timeout: 250ms}
+            index: {store: memory}
+            apps:
+              one:
+                apns:
+                  team_id: ABCDE12345
+                  key_id: FGHIJ67890
+                  key_file: keys/a.p8
+                  topic: com.example.one
+                  endpoints: {production: "https://127.0.0.1:8443", sandbox: "https://localhost/"}
+                  ca_file: /etc/ca.pem
+              two:
+                fcm:
+                  service_account_file: sa.json
+                  project_id: p-1
+                  endpoint: https://[::1]:8443
+                  token_endpoint: https://oauth2.example.com/token?x=1
+            lanes: 7
+            roles: [index]
+            admin: {listen: "0.0.0.0:0"}
+            drain_deadline: 2m
+            dispatch:
+              max_in_flight_events: 5
+              in_flight_per_bulkhead: 6
+              connections: {apns: {min: 1, max: 1}, fcm: {max: 1}}
+              retry: {attempts: 1, base: 1s, max_wait: 1h}
+            limits: {event_bytes: 2048, addresses_per_user: 10}
+            log: {level: debug, format: pretty}
+            cloudevents: {user_from_subject: true}
+            """, ["KP": "k", "RP": "r"])
+        let kafka = configuration.kafka
+        #expect(
+            kafka.topics.events == [
+                .init(name: "e1", eventClass: .critical),
+                .init(name: "e2", eventClass: .transactional),
+                .init(name: "e3", eventClass: .transactional),
+            ])
+        #expect(
+            kafka.properties == [
+                .init(name: "security.protocol", value: .value(Secret("sasl_ssl"))),
+                .init(name: "sasl.password", value: .value(Secret("k"))),
+                .init(name: "ssl.key.password", value: .file("kp")),
+                .init(name: "socket.timeout.ms", value: .value(Secret("1000"))),
+            ])
+        #expect(configuration.redis.address == HostPort(host: "::1", port: 7))
+        #expect(configuration.redis.password == .value(Secret("r")))
+        #expect(configuration.redis.timeout == .milliseconds(250))
+        #expect(configuration.apps.map(\.name) == ["one", "two"])
+        let apns = try #require(configuration.apps[0].apns)
+        #expect(apns.key == .file("keys/a.p8") && apns.caFile == "/etc/ca.pem")
+        #expect(apns.production.host == "127.0.0.1" && apns.production.port == 8443)
+        let fcm = try #require(configuration.apps[1].fcm)
+        #expect(fcm.endpoint.authority == HostPort(host: "::1", port: 8443))
+        #expect(fcm.tokenEndpoint?.path == "/token?x=1" && fcm.tokenEndpoint?.port == 443)
+        #expect(configuration.lanes == .count(7) && configuration.roles == [.index])
+        #expect(configuration.dispatch.fcmConnections == .init(min: 1, max: 1))
+        #expect(configuration.dispatch.retry.maxWait == .hours(1))
+        #expect(configuration.log.format == .pretty && configuration.log.level == .debug)
+        #expect(configuration.cloudEvents.userFromSubject)
+    }
+
+    @Test func `anchors, aliases and empty values are understood`() throws {
+        let configuration = try parse(
+            """
+            kafka: {brokers: &b "localhost:1", group: ~, topics: }
+            redis: {address: *b}
+            apps: {shop: {fcm: {service_account: "${SA}"}}}
+            """)
+        #expect(configuration.redis.address.port == 1)
+        #expect(configuration.kafka.group == "bugle")
+    }
+
+    @Test func `variables are replaced inside scalars, after parsing`() throws {
+        let text = minimal + "redis: {username: \"${P}-${Q:-q: [}-$${x}$\"}\nlanes: ${N:-3}\n"
+        let configuration = try parse(text, ["SA": "{}", "P": "a: b"])
+        #expect(configuration.lanes == .count(3))
+        #expect(configuration.redis.username == "a: b-q: [-${x}$")
+        #expect(
+            faults(text).first
+                == #"bugle.yaml:6: redis.username: the environment variable P is not set"#)
+    }
+}
+
+@Suite struct `A faulty configuration` {
+    @Test func `an unknown key is answered with the nearest known one`() {
+        #expect(
+            faults("kafka:\n  brokers: a:1\n  comit: plain\n  zzz: 1\n" + minimal.dropFirst(33))
+                == [
+                    #"bugle.yaml:3: kafka.comit: unknown key; did you mean "commit"?"#,
+                    "bugle.yaml:4: kafka.zzz: unknown key; known here: brokers, group, instance,"
+                        + " commit, topics, properties",
+                ])
+        #expect(
+            faults(minimal + "lnaes: 2\n")
+                == [#"bugle.yaml:6: lnaes: unknown key; did you mean "lanes"?"#])
+    }
+
+    @Test(
+        arguments: [
+            ("lanes: 65", "lanes: expected auto or a whole number from 1 to 64"),
+            ("lanes: [1]", "lanes: expected a single value, found a list"),
+            ("redis: 7", "redis: expected a mapping, found a single value"),
+            (
+                "drain_deadline: 20",
+                "drain_deadline: expected a time from 0s to 10m with its unit, such as 20s"
+            ),
+            (
+                "drain_deadline: 11m",
+                "drain_deadline: expected a time from 0s to 10m with its unit, such as 20s"
+            ),
+            ("roles: []", "roles: expected a list such as [dispatch, index]"),
+            ("roles: [dispatcher]", "roles: expected only dispatch and index"),
+            ("admin: {listen: 9464}", "admin.listen: expected host:port"),
+            ("admin: {listen: \"a:70000\"}", "admin.listen: expected host:port"),
+            ("log: {level: trace}", "log.level: expected one of debug, info, warning, error"),
+            ("log: {format: xml}", "log.format: expected one of auto, json, pretty"),
+            (
+                "cloudevents: {user_from_subject: yes}",
+                "cloudevents.user_from_subject: expected true or false"
+            ),
+            (
+                "limits: {event_bytes: 1.5}",
+                "limits.event_bytes: expected a whole number from 1024 to 4194304"
+            ),
+            (
+                "dispatch: {connections: {apns: {min: 3, max: 2}}}",
+                "dispatch.connections.apns.min: larger than max"
+            ),
+            (
+                "dispatch: {retry: {base: 2s, max_wait: 1s}}",
+                "dispatch.retry.max_wait: shorter than base"
+            ),
+            (
+                "redis: {password_file: a, password: \"${SA}\"}",
+                "redis.password: given twice: here and as password_file"
+            ),
+        ])
+    func `a wrong value says what would have been right`(text: String, expected: String) {
+        #expect(faults(minimal + text + "\n") == ["bugle.yaml:6: " + expected])
+    }
+
+    @Test func `a literal secret is refused and not repeated`() {
+        let text = minimal + "redis: {password: hunter2}\n"
+        let expected =
+            "bugle.yaml:6: redis.password: a secret must not stand in this file; write ${NAME} to"
+            + " take it from the environment, or use password_file"
+        #expect(faults(text) == [expected])
+        #expect(faults(minimal + "redis: {password: \"${P:-hunter2}\"}\n").count == 1)
+        let kafka = "kafka: {brokers: \"a:1\", properties: {sasl.password: hunter2}}\n"
+        let lines = faults(kafka + minimal.dropFirst(33))
+        #expect(
+            lines.count == 1
+                && lines[0].hasPrefix("bugle.yaml:1: kafka.properties.sasl.password: a secret"))
+        #expect(!lines[0].contains("hunter2"))
+        #expect(
+            faults(minimal, [:]).first?.hasSuffix("the environment variable SA is not set") == true)
+    }
+
+    @Test func `a mode that is not offered says so`() {
+        let text = "kafka: {brokers: \"a:1\", commit: transactional}\n" + minimal.dropFirst(33)
+        #expect(
+            faults(text) == [
+                "bugle.yaml:1: kafka.commit: expected plain; transactional commits are not offered"
+                    + " by this version"
+            ])
+    }
+
+    @Test func `topics have one use each`() {
+        let text = """
+            kafka:
+              brokers: a:1
+              topics:
+                events: [e, e]
+                results: push.devices
+                dead_letters: e
+            """
+        #expect(
+            faults(text + "\n" + minimal.dropFirst(33)) == [
+                "bugle.yaml:4: kafka.topics.events: names the same topic as events; every topic has one use",
+                "bugle.yaml:5: kafka.topics.results: names the same topic as devices; every topic has one use",
+                "bugle.yaml:6: kafka.topics.dead_letters: names the same topic as events; every topic has one use",
+            ])
+    }
+
+    @Test func `properties that are set by the program are refused`() {
+        let text =
+            "kafka: {brokers: \"a:1\", properties: {group.id: x, enable.auto.commit: false}}\n"
+        #expect(
+            faults(text + minimal.dropFirst(33)) == [
+                "bugle.yaml:1: kafka.properties.group.id: set by Bugle itself; use kafka.group",
+                "bugle.yaml:1: kafka.properties.enable.auto.commit: set by Bugle itself",
+            ])
+    }
+
+    @Test func `apps need a gateway and https`() {
+        #expect(
+            faults("kafka: {brokers: \"a:1\"}\n")
+                == ["bugle.yaml:1: apps: missing; name at least one app with its gateways"])
+        #expect(
+            faults("kafka: {brokers: \"a:1\"}\napps:\n  shop: {}\n")
+                == ["bugle.yaml:3: apps.shop: no gateway; add apns or fcm"])
+        let text = """
+            apps:
+              shop:
+                apns: {team_id: short, key_id: ABCDE12345, topic: t, endpoints: {sandbox: "http://x"}}
+                fcm: {service_account_file: a, endpoint: "https://x/path"}
+            """
+        #expect(
+            faults("kafka: {brokers: \"a:1\"}\n" + text) == [
+                "bugle.yaml:4: apps.shop.apns.team_id: expected 10 capital letters and digits",
+                "bugle.yaml:4: apps.shop.apns.key_file: missing; it has no default",
+                "bugle.yaml:4: apps.shop.apns.endpoints.sandbox: expected an address that starts with"
+                    + " https:// and has no path",
+                "bugle.yaml:5: apps.shop.fcm.endpoint: expected an address that starts with https://"
+                    + " and has no path",
+            ])
+    }
+}

@@ -65,10 +65,19 @@ private final class InMemoryWriter: IndexWriter {
         delegate?.changeFinished(tag: tag, result)
     }
 
-    func mark(complete isComplete: Bool, generation: Int64, positions: [IndexTopicPosition]) {
-        store.mark(complete: isComplete)
-        delegate?.markersWritten(generation: generation)
+    func assign(_ partitions: [IndexTopicPartition], of total: Int) {
+        delegate?.applyFrom(
+            partitions.map {
+                IndexTopicPosition(topic: $0.topic, partition: $0.partition, nextOffset: 0)
+            })
     }
+
+    func mark(_ positions: [IndexTopicPosition]) {
+        store.mark(complete: true)
+        delegate?.markersWritten()
+    }
+
+    func renew(_ positions: [IndexTopicPosition]) {}
 
     func stop() { delegate = nil }
 }

@@ -27,10 +27,16 @@ public protocol IndexWriter: AnyObject {
     /// result goes to the delegate with the same tag, exactly once, possibly within this call.
     func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64)
 
-    /// Says that everything up to the positions has been applied once, or that this is no longer
-    /// so. Readers trust an empty answer only of a complete index. Answered by
-    /// `markersWritten`.
-    func mark(complete isComplete: Bool, generation: Int64, positions: [IndexTopicPosition])
+    /// Takes charge of some partitions; `total` is how many both topics have together, over all
+    /// writers. Answered by `applyFrom`, and again whenever the store was away or lost writes.
+    func assign(_ partitions: [IndexTopicPartition], of total: Int)
+
+    /// Says that everything before the positions is applied. When that is so for all partitions
+    /// of both topics, readers trust the index. Answered by `markersWritten`.
+    func mark(_ positions: [IndexTopicPosition])
+
+    /// Says how far it is applied now. Cheap; what is stored follows within a second.
+    func renew(_ positions: [IndexTopicPosition])
 
     /// Lets go of connections and timers. Changes in progress have no result.
     func stop()
@@ -42,6 +48,20 @@ public enum IndexTopic: String, Sendable, CaseIterable {
     case devices
     /// `push.invalidations`.
     case invalidations
+}
+
+/// A partition of one of the two topics.
+public struct IndexTopicPartition: Hashable, Sendable {
+    /// The topic.
+    public var topic: IndexTopic
+    /// The partition.
+    public var partition: Int32
+
+    /// A partition.
+    public init(_ topic: IndexTopic, _ partition: Int32) {
+        self.topic = topic
+        self.partition = partition
+    }
 }
 
 /// How far a partition of a topic is applied.
@@ -65,11 +85,11 @@ public struct IndexTopicPosition: Hashable, Sendable {
 public protocol IndexWriterDelegate: AnyObject {
     /// A change is stored, found to be old, or cannot be stored for a reason that lies in it.
     func changeFinished(tag: UInt64, _ result: ChangeResult)
-    /// The markers of a generation are stored.
-    func markersWritten(generation: Int64)
-    /// Markers that were written are gone: the store lost writes and has to be filled again from
-    /// the start of both topics.
-    func markersLost()
+    /// Every record from these positions on has to be applied, also those that were applied
+    /// before; 0 means from the start of the partition. Then `mark` again.
+    func applyFrom(_ positions: [IndexTopicPosition])
+    /// The markers are stored.
+    func markersWritten()
 }
 
 /// A record of one of the two topics.

@@ -6,7 +6,7 @@ import Testing
 import TokenIndex
 
 enum Stores {
-    static func all() throws -> [any IndexStore] { [InMemoryStore()] }
+    static func all() throws -> [any IndexStore] { [InMemoryStore(), try RedisStore()] }
 }
 
 /// Runs a case against a fresh rig of every store.

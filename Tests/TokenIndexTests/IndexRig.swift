@@ -3,6 +3,9 @@
 
 import Base
 import EventLoop
+import Redis
+import RedisServer
+import Synchronization
 import Testing
 import TokenIndex
 
@@ -24,14 +27,42 @@ struct InMemoryStore: IndexStore {
     func writer(on loop: EventLoop) throws -> any IndexWriter { index.writer() }
 }
 
+/// One server for all cases, each of which has a key prefix of its own.
+final class RedisStore: IndexStore {
+    // Started once, afterwards only its port is read.
+    private static nonisolated(unsafe) let server = Result<RedisServer, SystemError> { () throws(SystemError) in
+        try RedisServer()
+    }
+    private static let prefixes = Atomic<Int>(0)
+
+    let name = "in Redis"
+    let index: RedisTokenIndex
+    let prefix: String
+    let server: RedisServer
+
+    init(server: RedisServer? = nil) throws {
+        self.server = if let server { server } else { try Self.server.get() }
+        prefix = "t\(Self.prefixes.add(1, ordering: .relaxed).newValue):"
+        var configuration = RedisConfiguration(host: "127.0.0.1", port: self.server.port)
+        configuration.commandTimeout = .seconds(5)
+        index = RedisTokenIndex(configuration, prefix: prefix)
+    }
+
+    func reader(on loop: EventLoop, addressesPerUser: Int) throws -> any TokenIndex {
+        index.reader(on: loop, addressesPerUser: addressesPerUser)
+    }
+
+    func writer(on loop: EventLoop) throws -> any IndexWriter { index.writer(on: loop) }
+}
+
 final class IndexRig: TokenIndexDelegate, IndexWriterDelegate {
     let loop: EventLoop
     let writer: any IndexWriter
     let reader: any TokenIndex
     private(set) var lookUps: [UInt64: LookUpResult] = [:]
     private(set) var results: [UInt64: ChangeResult] = [:]
-    private(set) var generations: [Int64] = []
-    private(set) var losses = 0
+    private(set) var marks = 0
+    private(set) var assignments: [[IndexTopicPosition]] = []
     private var nextTag: UInt64 = 0
     private var nextOffset: Int64 = 0
 
@@ -52,10 +83,23 @@ final class IndexRig: TokenIndexDelegate, IndexWriterDelegate {
         reader.stop()
     }
 
-    func markComplete(_ isComplete: Bool = true, generation: Int64 = 1) throws {
-        let count = generations.count
-        writer.mark(complete: isComplete, generation: generation, positions: [])
-        try turn { self.generations.count > count }
+    /// The partitions that the suites' records are in.
+    static let partitions = [
+        IndexTopicPartition(.devices, 0), IndexTopicPartition(.invalidations, 0),
+    ]
+
+    func markComplete() throws {
+        let (count, assignmentCount) = (marks, assignments.count)
+        writer.assign(Self.partitions, of: Self.partitions.count)
+        try turn { self.assignments.count > assignmentCount }
+        writer.mark(positions(100))
+        try turn { self.marks > count }
+    }
+
+    func positions(_ offset: Int64) -> [IndexTopicPosition] {
+        Self.partitions.map {
+            IndexTopicPosition(topic: $0.topic, partition: $0.partition, nextOffset: offset)
+        }
     }
 
     /// Turns the loop until something is so; gives up after ten seconds of nothing.
@@ -125,9 +169,9 @@ final class IndexRig: TokenIndexDelegate, IndexWriterDelegate {
         results[tag] = result
     }
 
-    func markersWritten(generation: Int64) { generations.append(generation) }
+    func applyFrom(_ positions: [IndexTopicPosition]) { assignments.append(positions) }
 
-    func markersLost() { losses += 1 }
+    func markersWritten() { marks += 1 }
 }
 
 /// A place in partition 0; the timestamp follows the offset unless it is given.

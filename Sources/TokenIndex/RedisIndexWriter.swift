@@ -1,0 +1,131 @@
+// Applies changes to Redis: many installs at once, the changes of one install one after another,
+// each step repeated until Redis took it. Writes the markers and watches that they stay.
+
+internal import Base
+internal import EventLoop
+internal import Redis
+
+internal final class RedisIndexWriter: IndexWriter {
+    var delegate: (any IndexWriterDelegate)?
+    let layout: RedisLayout
+    private let client: RedisClient
+    private let loop: EventLoop
+    /// The changes of each install that has any, the first one running.
+    private var runs: [String: [ChangeRun]] = [:]
+    /// Runs whose step waits for a connection or for Redis to be able to write again.
+    private var waiting: [ChangeRun] = []
+    private let markers: MarkerWriter
+    private lazy var retryTimer = LoopTimer { [unowned self] in sendWaiting() }
+
+    /// After so many steps the writer falls silent, as if its process had died: tests of crash
+    /// safety stop it after each one.
+    var stepBudget = Int.max
+
+    init(
+        _ configuration: RedisConfiguration, layout: RedisLayout, on loop: EventLoop,
+        observer: ((RedisEvent) -> Void)?
+    ) {
+        self.layout = layout
+        self.loop = loop
+        client = RedisClient(configuration, on: loop)
+        markers = MarkerWriter(client, layout: layout, on: loop)
+        markers.applyFrom = { [unowned self] in delegate?.applyFrom($0) }
+        markers.written = { [unowned self] in delegate?.markersWritten() }
+        client.observer = { [unowned self] event in
+            observer?(event)
+            if event == .ready {
+                sendWaiting()
+                markers.connected()
+            }
+        }
+        client.start()
+    }
+
+    var now: UnixMillis { loop.wall }
+
+    func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64) {
+        let run = ChangeRun(change, at: position, tag: tag, writer: self)
+        let install = change.addressID.install
+        if runs[install] != nil {
+            runs[install]?.append(run)
+        } else {
+            runs[install] = [run]
+            run.start()
+        }
+    }
+
+    func assign(_ partitions: [IndexTopicPartition], of total: Int) {
+        markers.assign(partitions, of: total)
+    }
+
+    func mark(_ positions: [IndexTopicPosition]) { markers.mark(positions) }
+
+    func renew(_ positions: [IndexTopicPosition]) { markers.renew(positions) }
+
+    func stop() {
+        loop.cancel(retryTimer)
+        markers.stop()
+        client.close()
+        runs = [:]
+        waiting = []
+        delegate = nil
+    }
+
+    // MARK: - Steps
+
+    func send(
+        _ script: RedisScript, _ keys: [String], _ arguments: [[UInt8]], for run: ChangeRun
+    ) {
+        guard stepBudget > 0 else { return }
+        stepBudget -= 1
+        let error = client.run(script, keys: keys, arguments: arguments, to: run, tag: 0)
+        if error != nil { wait(run) }
+    }
+
+    func stepFailed(_ run: ChangeRun, _ error: RedisError) {
+        if case .refused(let refusal) = error, isFinal(refusal, attempts: run.attempts) {
+            return finished(run, .refused("Redis refuses it: \(refusal)"))
+        }
+        wait(run)
+    }
+
+    /// A key of the wrong type stays so; an error without a known cause gets a few attempts.
+    private func isFinal(_ refusal: RedisRefusal, attempts: Int) -> Bool {
+        switch refusal.kind {
+        case .wrongType: true
+        case .other: attempts >= 5
+        default: false
+        }
+    }
+
+    func finished(_ run: ChangeRun, _ result: ChangeResult) {
+        let install = run.change.addressID.install
+        runs[install]?.removeFirst()
+        if let next = runs[install]?.first {
+            next.start()
+        } else {
+            runs[install] = nil
+        }
+        delegate?.changeFinished(tag: run.tag, result)
+    }
+
+    private func wait(_ run: ChangeRun) {
+        waiting.append(run)
+        // A connection that comes back sends them at once; the timer is for what Redis refused.
+        if !retryTimer.isScheduled {
+            loop.schedule(retryTimer, at: loop.now + IndexLimits.readinessInterval)
+        }
+    }
+
+    private func sendWaiting() {
+        guard client.isReady, !waiting.isEmpty else {
+            if !waiting.isEmpty {
+                loop.schedule(retryTimer, at: loop.now + IndexLimits.readinessInterval)
+            }
+            return
+        }
+        let runs = waiting
+        waiting = []
+        for run in runs { run.send() }
+    }
+}

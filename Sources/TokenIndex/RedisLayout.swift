@@ -1,0 +1,91 @@
+// The names of the keys. Everything about one user, one install or one token lives in one of
+// 1,024 buckets; a bucket is one hash tag, so it is one slot of a Redis Cluster, and scripts stay
+// inside it. Beside the keys of a bucket lies its marker.
+//
+//     <prefix>{b<n>}:u:<app>:<user>     hash   address id -> "<revision>:<stored address>"
+//     <prefix>{b<n>}:x:<app>:<user>     hash   address id -> revision at which it was unlinked
+//     <prefix>{b<n>}:i:<app>/<install>  hash   s -> state, p:<address id> -> stored address
+//     <prefix>{b<n>}:t:<token slot>     hash   a, r -> holder and its registered_at,
+//                                              x:<address id> -> claim that displaced it
+//     <prefix>{b<n>}:m                  hash   d<n>, i<n> -> next offset of a partition of
+//                                              either topic, c -> 1 when it has them all
+//
+// The install's record is the truth of this cache: every change goes through it and raises its
+// revision, and an entry under a user is replaced or removed only by a higher one. So writers of
+// different partitions, and one that does not know yet that it was replaced, can do no harm.
+
+internal import Base
+
+internal struct RedisLayout: Sendable {
+    let prefix: String
+
+    /// The prefix goes in front of every key and must not open a hash tag of its own.
+    init(prefix: String) {
+        precondition(!prefix.utf8.contains(0x7B), "a key prefix without braces")
+        self.prefix = prefix
+    }
+
+    func user(_ userID: String, app: String) -> String { userKey("u", userID, app) }
+    func unlinked(_ userID: String, app: String) -> String { userKey("x", userID, app) }
+
+    func install(_ id: AddressID) -> String {
+        let install = id.install
+        return "\(prefix){b\(Self.bucket(of: install))}:i:\(install)"
+    }
+
+    func slot(_ slot: String) -> String { "\(prefix){b\(Self.bucket(of: slot))}:t:\(slot)" }
+
+    func marker(_ bucket: Int) -> String { "\(prefix){b\(bucket)}:m" }
+
+    /// Appends a user's key to an empty buffer and returns the bucket. The look-up's way, which
+    /// builds no String.
+    func append(user userID: String, app: String, to writer: ByteWriter) -> Int {
+        let bucket = Self.bucket(of: userID, app: app)
+        append(bucket: bucket, to: writer)
+        writer.append(":u:" as StaticString)
+        writer.append(app)
+        writer.append(0x3A)
+        writer.append(userID)
+        return bucket
+    }
+
+    func append(marker bucket: Int, to writer: ByteWriter) {
+        append(bucket: bucket, to: writer)
+        writer.append(":m" as StaticString)
+    }
+
+    private func append(bucket: Int, to writer: ByteWriter) {
+        writer.append(prefix)
+        writer.append("{b" as StaticString)
+        writer.append(decimal: Int64(bucket))
+        writer.append(0x7D)
+    }
+
+    private func userKey(_ type: String, _ userID: String, _ app: String) -> String {
+        "\(prefix){b\(Self.bucket(of: userID, app: app))}:\(type):\(app):\(userID)"
+    }
+
+    // MARK: - Buckets
+
+    static func bucket(of userID: String, app: String) -> Int {
+        fold(hash(userID, hash(":", hash(app, seed))))
+    }
+
+    static func bucket(of text: String) -> Int { fold(hash(text, seed)) }
+
+    private static func fold(_ hash: UInt64) -> Int {
+        Int((hash ^ (hash >> 32)) % UInt64(IndexLimits.buckets))
+    }
+
+    /// FNV-1a. Part of the stored layout.
+    private static func hash(_ text: String, _ start: UInt64) -> UInt64 {
+        var text = text
+        return text.withUTF8 { bytes in
+            var hash = start
+            for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
+            return hash
+        }
+    }
+
+    private static let seed: UInt64 = 0xCBF2_9CE4_8422_2325
+}

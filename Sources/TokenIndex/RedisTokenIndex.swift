@@ -1,0 +1,39 @@
+// The index in Redis: makes a reader per lane and a writer for the index role.
+
+public import Base
+public import EventLoop
+public import Redis
+
+/// Where the index lives in Redis.
+public struct RedisTokenIndex: Sendable {
+    private let configuration: RedisConfiguration
+    private let layout: RedisLayout
+
+    /// An index under a key prefix, which must hold no braces.
+    public init(_ configuration: RedisConfiguration, prefix: String = "bugle:") {
+        self.configuration = configuration
+        layout = RedisLayout(prefix: prefix)
+    }
+
+    /// A reader with a connection of its own. The observers are called on the loop: for every
+    /// change of the connection, and with the time each command took.
+    public func reader(
+        on loop: EventLoop, addressesPerUser: Int = IndexLimits.addressesPerUser,
+        observer: ((RedisEvent) -> Void)? = nil, latencyObserver: ((TimeSpan) -> Void)? = nil
+    ) -> any TokenIndex {
+        RedisIndexReader(
+            configuration, layout: layout, on: loop, addressesPerUser: addressesPerUser,
+            observer: observer, latencyObserver: latencyObserver)
+    }
+
+    /// A writer with a connection of its own.
+    public func writer(
+        on loop: EventLoop, observer: ((RedisEvent) -> Void)? = nil
+    ) -> any IndexWriter {
+        RedisIndexWriter(configuration, layout: layout, on: loop, observer: observer)
+    }
+
+    internal func testableWriter(on loop: EventLoop) -> RedisIndexWriter {
+        RedisIndexWriter(configuration, layout: layout, on: loop, observer: nil)
+    }
+}

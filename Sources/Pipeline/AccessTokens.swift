@@ -73,8 +73,8 @@ internal final class AccessTokens: HTTP2PoolDelegate {
     func close() {
         loop.cancel(timer)
         onChange = nil
-        pool.close()
         pool.delegate = nil
+        pool.close()
     }
 
     private func start(_ fetch: TokenFetch) {

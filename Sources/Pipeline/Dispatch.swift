@@ -22,7 +22,7 @@ extension Lane {
             preconditionFailure("a target is sent whose request is still out")
         }
         switch render(target, into: request) {
-        case .awaitsToken: awaitingToken.append(target)
+        case .awaitsToken: awaitToken(target)
         case .settled(let settlement): settle(target, settlement)
         case .request where envelope.isValidation && target.bulkhead?.gateway == .apns:
             // APNs has no rehearsal: the request was built and checked, and goes nowhere.
@@ -30,9 +30,25 @@ extension Lane {
         case .request:
             target.request = nil
             target.withdrawal = nil
+            target.waitsForTokenSince = nil
             let patience = min(envelope.expiresAt - loop.wall, settings.retry.longestWait)
             pool.submit(request, tag: UInt64(target.slot), deadline: loop.now + patience)
         }
+    }
+
+    /// Waits for an access token, but not for ever: a token endpoint that is down must not fill
+    /// the lane with events of one project.
+    private func awaitToken(_ target: TargetInFlight) {
+        let since = target.waitsForTokenSince ?? loop.now
+        target.waitsForTokenSince = since
+        guard loop.now - since < settings.retry.longestWait else {
+            return settle(
+                target,
+                Settlement(
+                    outcome: .failed, reason: .credentialUnavailable,
+                    detail: "no access token was to be had in time"))
+        }
+        awaitingToken.append(target)
     }
 
     /// Sends what waited for an access token.

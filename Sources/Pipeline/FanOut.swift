@@ -79,7 +79,7 @@ extension Lane: TokenIndexDelegate {
     }
 
     func indexReadinessChanged() {
-        pulse.note(indexHindrance: index.isReady ? nil : index.readiness.description)
+        observe()
         flushAtEndOfTurn()
     }
 

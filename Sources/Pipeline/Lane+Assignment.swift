@@ -28,6 +28,9 @@ extension Lane {
                 if open == 0 { whenDrained() }
             }
         }
+        // They stay with their open events and nowhere else.
+        partitions.removeAll { epochs.contains($0.assignment.epoch) }
+        departing.append(contentsOf: leaving.filter { $0.openEvents > 0 })
         if open == 0 {
             post()
             whenDrained()
@@ -37,7 +40,7 @@ extension Lane {
     /// These assignments are over: their work goes on, as requests cannot be called back, but its
     /// results are dropped; the new owner does it again.
     func forget(_ epochs: Set<Epoch>) {
-        for partition in partitions where epochs.contains(partition.assignment.epoch) {
+        for partition in partitions + departing where epochs.contains(partition.assignment.epoch) {
             partition.isReading = false
             partition.isLost = true
             partition.queue.disableWakeUps()
@@ -47,5 +50,6 @@ extension Lane {
             }
         }
         partitions.removeAll { epochs.contains($0.assignment.epoch) }
+        departing.removeAll { epochs.contains($0.assignment.epoch) }
     }
 }

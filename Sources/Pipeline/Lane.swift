@@ -23,9 +23,12 @@ internal final class Lane {
     let accessTokens: [AccessTokens]
     let pools: [HTTP2Pool]
     let pulse: LanePulse
+    let poolObservers: [PoolObserver]
 
     /// The assigned partitions, in no order.
     var partitions: [AssignedPartition] = []
+    /// Partitions that were revoked while events of theirs were open.
+    var departing: [AssignedPartition] = []
     /// Where the round over the partitions goes on.
     var nextPartition = 0
     /// Whether a wake-up said that records may be there.
@@ -54,7 +57,7 @@ internal final class Lane {
     /// Reads on while back-pressure holds, when no other event would wake the lane.
     lazy var readTimer: LoopTimer = LoopTimer { [unowned self] in
         mayHaveRecords = true
-        pulse.note(indexHindrance: index.isReady ? nil : index.readiness.description)
+        observe()
         flushAtEndOfTurn()
         loop.schedule(readTimer, at: loop.now + settings.idleReadInterval)
     }
@@ -71,6 +74,7 @@ internal final class Lane {
         accessTokens = parts.accessTokens
         pools = parts.pools
         pulse = parts.pulse
+        poolObservers = parts.poolObservers
         outbox = parts.committer.makeBatch()
         defaultNotification = parts.settings.defaultTitle.flatMap {
             DefaultNotification(title: $0, body: parts.settings.defaultBody)
@@ -94,9 +98,10 @@ internal final class Lane {
         loop.cancel(readTimer)
         index.stop()
         for tokens in accessTokens { tokens.close() }
+        // What is still open is abandoned, not settled: the next owner does it again.
         for pool in pools {
-            pool.close()
             pool.delegate = nil
+            pool.close()
         }
         wakeUp.close()
     }
@@ -114,6 +119,7 @@ internal struct LaneParts {
     let accessTokens: [AccessTokens]
     let pools: [HTTP2Pool]
     let pulse: LanePulse
+    let poolObservers: [PoolObserver]
 }
 
 extension Lane: TurnEndHandler {

@@ -39,7 +39,8 @@ internal final class LaneBuilder {
             settings: plan.settings, loop: loop, committer: plan.committer,
             index: plan.makeIndex(loop), metrics: LaneMetrics(plan.registry),
             alarms: plan.alarms, apps: apps, accessTokens: tokens, pools: Array(pools.values),
-            pulse: pulse)
+            pulse: pulse,
+            poolObservers: pools.values.map { PoolObserver($0, plan.registry) })
         do throws(SystemError) {
             return try Lane(parts)
         } catch {

@@ -10,6 +10,9 @@ internal final class LaneMetrics {
     let events: Counter
     let misrouted: Counter
     let invalidations: Counter
+    let eventsInFlight: Gauge
+    let targetsInFlight: Gauge
+    let recordBytes: Gauge
     private let deadLetters: [DeadLetterCode: Counter]
     private let eventOutcomes: [Outcome: Counter]
     private let settledAfter: Histogram
@@ -25,6 +28,12 @@ internal final class LaneMetrics {
         )
         invalidations = registry.counter(
             "bugle_invalidations_total", help: "Verdicts on tokens written to the invalidations.")
+        eventsInFlight = registry.gauge(
+            "bugle_events_in_flight", help: "Events read and not completed.")
+        targetsInFlight = registry.gauge(
+            "bugle_targets_in_flight", help: "Targets of the events in flight.")
+        recordBytes = registry.gauge(
+            "bugle_record_bytes_in_flight", help: "Bytes of the records in flight.")
         deadLetters = Dictionary(
             uniqueKeysWithValues: DeadLetterCode.allCases.map { code in
                 (

@@ -110,6 +110,7 @@ extension Lane {
         flushAtEndOfTurn()
         if partition.openEvents == 0, let whenDrained = partition.whenDrained {
             partition.whenDrained = nil
+            departing.removeAll { $0 === partition }
             post()
             whenDrained()
         }

@@ -46,6 +46,8 @@ internal final class TargetInFlight: SlabResident {
     /// Whether the one retry with a fresh credential was used.
     var refreshTried = false
     var withdrawal: Withdrawal?
+    /// Since when it waits for an access token.
+    var waitsForTokenSince: MonotonicTime?
     /// The credential of the present request: its generation and its birth.
     var credentialGeneration: UInt64 = 0
     var credentialBorn = MonotonicTime(nanos: 0)
@@ -72,6 +74,7 @@ internal final class TargetInFlight: SlabResident {
         wasAmbiguous = false
         refreshTried = false
         withdrawal = nil
+        waitsForTokenSince = nil
         payloadBytes = 0
         notes = []
         firstSentAt = nil

@@ -27,7 +27,7 @@ public final class OutboundRequest {
     }
 
     /// The header fields in order, pseudo-header fields first.
-    public private(set) var fields: [Field] = []
+    @exclusivity(unchecked) public private(set) var fields: [Field] = []
 
     /// The bytes of all field values.
     public let fieldBytes = ByteWriter(capacity: 1024)

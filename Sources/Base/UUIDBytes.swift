@@ -57,18 +57,36 @@ extension ByteWriter {
     /// Appends the canonical 36 characters of a UUID.
     public func append(uuid: UUIDBytes) {
         appendUninitialized(36) { target in
-            var position = 0
-            for nibble in 0..<32 {
-                if nibble == 8 || nibble == 12 || nibble == 16 || nibble == 20 {
-                    target[position] = 0x2D
-                    position += 1
-                }
-                let half = nibble < 16 ? uuid.high : uuid.low
-                let shift = UInt64(60 - 4 * (nibble % 16))
-                target[position] = Hex.digit(UInt8(truncatingIfNeeded: half >> shift & 15))
-                position += 1
+            let first = Self.digits(of: UInt32(truncatingIfNeeded: uuid.high >> 32))
+            let second = Self.digits(of: UInt32(truncatingIfNeeded: uuid.high))
+            let third = Self.digits(of: UInt32(truncatingIfNeeded: uuid.low >> 32))
+            let fourth = Self.digits(of: UInt32(truncatingIfNeeded: uuid.low))
+            func store(_ digits: UInt64, at offset: Int) {
+                target.storeBytes(of: digits.bigEndian, toByteOffset: offset, as: UInt64.self)
             }
-            return position
+            // Eight digits at a time; each dash is written over the ninth byte of its group.
+            store(first, at: 0)
+            store(second, at: 9)
+            store(second << 32, at: 14)
+            store(third, at: 19)
+            store(third << 32, at: 24)
+            store(fourth, at: 28)
+            target[8] = 0x2D
+            target[13] = 0x2D
+            target[18] = 0x2D
+            target[23] = 0x2D
+            return 36
         }
+    }
+
+    /// The eight lower-case hex digits of a number, the most significant in the highest byte:
+    /// each nibble gets a byte of its own, and those over nine are moved up to the letters.
+    private static func digits(of value: UInt32) -> UInt64 {
+        var spread = UInt64(value)
+        spread = (spread | spread << 16) & 0x0000_FFFF_0000_FFFF
+        spread = (spread | spread << 8) & 0x00FF_00FF_00FF_00FF
+        spread = (spread | spread << 4) & 0x0F0F_0F0F_0F0F_0F0F
+        let letters = (spread &+ 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101
+        return spread &+ 0x3030_3030_3030_3030 &+ letters &* 0x27
     }
 }

@@ -68,3 +68,10 @@ extension UnsafeRawBufferPointer {
         return true
     }
 }
+
+extension StaticString {
+    /// Whether two literals have the same bytes.
+    internal func spells(_ other: StaticString) -> Bool {
+        UnsafeRawBufferPointer(start: utf8Start, count: utf8CodeUnitCount).spells(other)
+    }
+}

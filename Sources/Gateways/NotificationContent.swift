@@ -14,8 +14,8 @@ public struct ContentError: Error, Equatable, CustomStringConvertible {
     public var description: String { "\(field) \(problem)" }
 }
 
-/// The members of an event's `notification` that are known here.
-public struct NotificationContent {
+/// The members of an event's `notification` that are known here: read once for all targets.
+public final class NotificationContent {
     /// What a word's value may be.
     internal enum Form {
         case string, strings, integer, number, bool, stringOrObject
@@ -45,10 +45,16 @@ public struct NotificationContent {
 
     /// One row of the table.
     internal struct Word {
-        let name: String
+        let name: StaticString
         let form: Form
         let apns: APNsPlace
         let fcm: FCMPlace
+        var role = Role.none
+    }
+
+    /// What a word means besides its place.
+    internal enum Role {
+        case none, badge, sound, image, asksForExtension
     }
 
     internal static let words: [Word] = [
@@ -74,8 +80,10 @@ public struct NotificationContent {
             name: "body_loc_args", form: .strings, apns: .alert("loc-args"),
             fcm: .android("body_loc_args")),
         Word(name: "launch_image", form: .string, apns: .alert("launch-image"), fcm: .nowhere),
-        Word(name: "badge", form: .integer, apns: .aps("badge"), fcm: .nowhere),
-        Word(name: "sound", form: .stringOrObject, apns: .aps("sound"), fcm: .android("sound")),
+        Word(name: "badge", form: .integer, apns: .aps("badge"), fcm: .nowhere, role: .badge),
+        Word(
+            name: "sound", form: .stringOrObject, apns: .aps("sound"), fcm: .android("sound"),
+            role: .sound),
         Word(name: "thread_id", form: .string, apns: .aps("thread-id"), fcm: .nowhere),
         Word(name: "category", form: .string, apns: .aps("category"), fcm: .nowhere),
         Word(
@@ -88,9 +96,10 @@ public struct NotificationContent {
             fcm: .nowhere),
         Word(
             name: "filter_criteria", form: .string, apns: .aps("filter-criteria"), fcm: .nowhere),
-        Word(name: "image", form: .string, apns: .image, fcm: .notification("image")),
+        Word(name: "image", form: .string, apns: .image, fcm: .notification("image"), role: .image),
         Word(
-            name: "mutable_content", form: .bool, apns: .flag("mutable-content"), fcm: .nowhere),
+            name: "mutable_content", form: .bool, apns: .flag("mutable-content"), fcm: .nowhere,
+            role: .asksForExtension),
         Word(
             name: "content_available", form: .bool, apns: .flag("content-available"),
             fcm: .nowhere),
@@ -101,55 +110,81 @@ public struct NotificationContent {
         Word(name: "click_action", form: .string, apns: .nowhere, fcm: .android("click_action")),
     ]
 
-    private static let aliases = ["loc_key": "body_loc_key", "loc_args": "body_loc_args"]
+    /// A word that is there.
+    internal struct Entry {
+        let apns: APNsPlace
+        let fcm: FCMPlace
+        let value: JSONValue
+    }
 
     /// The words that are there, in the event's order.
-    internal private(set) var entries: [(word: Word, value: JSONValue)] = []
+    internal let entries: [Entry]
     /// The badge, when the notification sets it.
-    internal private(set) var badge: Int64?
+    internal let badge: Int64?
     /// The image's address.
-    internal private(set) var image: JSONValue?
+    internal let image: JSONValue?
     /// Whether the app's extension is asked for by name.
-    internal private(set) var asksForExtension = false
+    internal let asksForExtension: Bool
     /// Whether a person sees or hears anything of it.
-    internal private(set) var isVisible = false
+    internal let isVisible: Bool
     /// Whether `aps.alert` has anything to hold.
-    internal private(set) var hasAlert = false
-    /// Whether FCM's `notification` has anything to hold.
-    internal private(set) var hasText = false
+    internal let hasAlert: Bool
+    /// The bytes of the texts in FCM's `notification`; nil when it has none.
+    internal let fcmTextBytes: Int?
 
     /// Reads an event's `notification`; unknown members are ignored, as is null.
     public init(_ value: JSONValue) throws(ContentError) {
         guard value.isObject else {
             throw ContentError(field: "notification", problem: "must be an object")
         }
+        var found: [(row: Int, value: JSONValue)] = []
         try value.forEachMember { (name, value) throws(ContentError) in
-            if !value.isNull { try read(String(decoding: name, as: UTF8.self), value) }
+            guard !value.isNull, let row = Self.row(named: name) else { return }
+            if let problem = Self.problem(with: value, as: Self.words[row].form) {
+                throw ContentError(
+                    field: "notification.\(Self.words[row].name)", problem: problem)
+            }
+            // A repeated name counts as its last value.
+            found.removeAll { $0.row == row }
+            found.append((row, value))
         }
+        var badge: Int64?
+        var image: JSONValue?
+        var asksForExtension = false
+        var hasAlert = false
+        var hasSound = false
+        var fcmTextBytes: Int?
+        var entries: [Entry] = []
+        entries.reserveCapacity(found.count)
+        for (row, value) in found {
+            let word = Self.words[row]
+            entries.append(Entry(apns: word.apns, fcm: word.fcm, value: value))
+            if case .alert = word.apns { hasAlert = true }
+            if case .notification = word.fcm {
+                fcmTextBytes = (fcmTextBytes ?? 0) + (value.stringBytes?.count ?? 0)
+            }
+            switch word.role {
+            case .none: break
+            case .badge: badge = value.int64
+            case .sound: hasSound = true
+            case .image: image = value
+            case .asksForExtension: asksForExtension = value.bool ?? false
+            }
+        }
+        self.entries = entries
+        self.badge = badge
+        self.image = image
+        self.asksForExtension = asksForExtension
+        self.hasAlert = hasAlert
+        self.isVisible = hasAlert || hasSound || badge != nil
+        self.fcmTextBytes = fcmTextBytes
     }
 
-    private mutating func read(_ name: String, _ value: JSONValue) throws(ContentError) {
-        let name = Self.aliases[name] ?? name
-        guard let word = Self.words.first(where: { $0.name == name }) else { return }
-        if let problem = Self.problem(with: value, as: word.form) {
-            throw ContentError(field: "notification.\(name)", problem: problem)
-        }
-        // A repeated name counts as its last value.
-        entries.removeAll { $0.word.name == name }
-        entries.append((word, value))
-        switch word.apns {
-        case .alert:
-            hasAlert = true
-            isVisible = true
-        case .aps("badge"):
-            badge = value.int64
-            isVisible = true
-        case .aps("sound"): isVisible = true
-        case .flag("mutable-content"): asksForExtension = value.bool ?? false
-        case .image: image = value
-        default: break
-        }
-        if case .notification = word.fcm { hasText = true }
+    private static func row(named name: UnsafeRawBufferPointer) -> Int? {
+        // Apple's own names for the words of the body.
+        if name.spells("loc_key") { return words.firstIndex { $0.name.spells("body_loc_key") } }
+        if name.spells("loc_args") { return words.firstIndex { $0.name.spells("body_loc_args") } }
+        return words.firstIndex { name.spells($0.name) }
     }
 
     private static func problem(with value: JSONValue, as form: Form) -> String? {
@@ -166,9 +201,4 @@ public struct NotificationContent {
             return fits ? nil : "must be a list of strings"
         }
     }
-}
-
-/// Literals are few and short, so that a pattern may name one.
-private func ~= (pattern: String, value: StaticString) -> Bool {
-    value.description == pattern
 }

@@ -68,19 +68,19 @@ internal enum APNsPayload {
     }
 
     private static func writeNotification(
-        _ notification: borrowing NotificationContent, unread: Int64?,
+        _ notification: NotificationContent, unread: Int64?,
         into aps: inout JSONObjectWriter
     ) {
         if notification.hasAlert {
             aps.name("alert")
             var alert = JSONObjectWriter(aps.bytes)
             for entry in notification.entries {
-                if case .alert(let name) = entry.word.apns { alert.value(name, entry.value) }
+                if case .alert(let name) = entry.apns { alert.value(name, entry.value) }
             }
             alert.end()
         }
         for entry in notification.entries {
-            switch entry.word.apns {
+            switch entry.apns {
             case .aps(let name): aps.value(name, entry.value)
             case .flag(let name) where entry.value.bool == true: aps.integer(name, 1)
             default: break

@@ -29,11 +29,15 @@ public struct APNsSettings: Sendable {
 /// Loop-confined: it keeps scratch memory between calls.
 public final class APNsRenderer {
     private let settings: APNsSettings
+    private let topic: Topic
     private let scratch = ByteWriter(capacity: 1024)
     private lazy var parser = JSONParser(maximumBytes: 1 << 20)
 
     /// A renderer for one app.
-    public init(_ settings: APNsSettings) { self.settings = settings }
+    public init(_ settings: APNsSettings) {
+        self.settings = settings
+        topic = Topic(settings.topic)
+    }
 
     /// Builds one request. `authorization` is nil where a client certificate stands in.
     ///
@@ -50,7 +54,7 @@ public final class APNsRenderer {
         } catch {
             return .rejected(reason: .invalidContent, detail: error.description)
         }
-        guard isHeaderText(plan.topic) else {
+        guard plan.topic.isHeaderText else {
             return .rejected(
                 reason: .malformedTopic, detail: "the topic must be printable ASCII without blanks")
         }
@@ -66,11 +70,26 @@ public final class APNsRenderer {
         return .request(plan.notes)
     }
 
+    /// A topic with what a request wants to know of it.
+    private struct Topic {
+        let text: String
+        let isHeaderText: Bool
+        let isForCalls: Bool
+
+        init(_ text: String) {
+            self.text = text
+            isHeaderText =
+                (1...APNsLimits.topicBytes).contains(text.utf8.count)
+                && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+            isForCalls = text.hasSuffix(APNsPushType.voip.topicSuffix.description)
+        }
+    }
+
     /// What was decided about a push before anything is written.
     private struct Plan {
         var type: APNsPushType
         var priority: APNsPriority
-        var topic: String
+        var topic: Topic
         var override: APNsOverride?
         var notes = RenderingNotes()
     }
@@ -80,7 +99,7 @@ public final class APNsRenderer {
     ) throws(ContentError) -> Plan {
         let override: APNsOverride? =
             if let apns = content.apns { try APNsOverride(apns) } else { nil }
-        let topic = target.apnsTopic ?? settings.topic
+        let topic = target.apnsTopic.map { Topic($0) } ?? topic
         let isVisible = content.isVisible || override?.isVisible ?? false
         let type = override?.type ?? type(of: target.kind, topic, isVisible: isVisible)
         return Plan(
@@ -88,9 +107,9 @@ public final class APNsRenderer {
             topic: topic, override: override)
     }
 
-    private func type(of kind: AddressKind, _ topic: String, isVisible: Bool) -> APNsPushType {
+    private func type(of kind: AddressKind, _ topic: Topic, isVisible: Bool) -> APNsPushType {
         switch kind {
-        case .alert: topic.hasSuffix(".voip") ? .voip : isVisible ? .alert : .background
+        case .alert: topic.isForCalls ? .voip : isVisible ? .alert : .background
         case .voip: .voip
         case .complication: .complication
         case .controls: .controls
@@ -101,11 +120,6 @@ public final class APNsRenderer {
         case .pushtotalk: .pushtotalk
         case .widgets: .widgets
         }
-    }
-
-    private func isHeaderText(_ text: String) -> Bool {
-        (1...APNsLimits.topicBytes).contains(text.utf8.count)
-            && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
     }
 
     // MARK: Header fields
@@ -130,9 +144,9 @@ public final class APNsRenderer {
             request.add("authorization", .neverIndexed) { $0.append(authorization.header) }
         }
         request.add("apns-topic") { writer in
-            writer.append(plan.topic)
+            writer.append(plan.topic.text)
             let suffix = plan.type.topicSuffix
-            if suffix.utf8CodeUnitCount > 0, !plan.topic.hasSuffix(suffix.description) {
+            if suffix.utf8CodeUnitCount > 0, !plan.topic.text.hasSuffix(suffix.description) {
                 writer.append(suffix)
             }
         }
@@ -176,16 +190,39 @@ public final class APNsRenderer {
         writer.append("/3/device/")
         var isHex = true
         writer.appendUninitialized(token.count) { target in
-            for index in 0..<token.count {
-                let digit = token[index]
-                let lower = digit | 0x20
-                let isDigit = (0x30...0x39).contains(digit)
-                isHex = isHex && (isDigit || (0x61...0x66).contains(lower))
-                target[index] = isDigit ? digit : lower
+            let source = UnsafeRawBufferPointer(token)
+            var index = 0
+            while index + 8 <= token.count {
+                let digits = source.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+                isHex = isHex && areHex(digits)
+                target.storeBytes(
+                    of: digits | 0x2020_2020_2020_2020, toByteOffset: index, as: UInt64.self)
+                index += 8
+            }
+            while index < token.count {
+                isHex = isHex && Hex.value(token[index]) != nil
+                target[index] = token[index] | 0x20
+                index += 1
             }
             return token.count
         }
         return isHex
+    }
+
+    /// Whether eight bytes are hex digits of either case, all at once.
+    ///
+    /// Adding `0x80 - n` to a byte below 0x80 sets its highest bit if the byte is `n` or more. The
+    /// bit of 0x20 makes capital letters small, and is set in the digits of a number anyway.
+    private static func areHex(_ bytes: UInt64) -> Bool {
+        func atLeast(_ bound: UInt64, _ bytes: UInt64) -> UInt64 {
+            bytes &+ (0x80 &- bound) &* 0x0101_0101_0101_0101
+        }
+        let highest: UInt64 = 0x8080_8080_8080_8080
+        guard bytes & highest == 0 else { return false }
+        let lower = bytes | 0x2020_2020_2020_2020
+        let isDigit = atLeast(0x30, bytes) & ~atLeast(0x3A, bytes)
+        let isLetter = atLeast(0x61, lower) & ~atLeast(0x67, lower)
+        return (isDigit | isLetter) & highest == highest
     }
 
     private static func tokenProblem(_ token: [UInt8]) -> String {

@@ -110,20 +110,13 @@ public final class FCMRenderer {
     ) -> Int {
         let bytes = UnsafeRawBufferPointer(rebasing: body.bytes[start...])
         guard let merged = try? parser.parse(bytes) else { return bytes.count }
-        return Self.textBytes(of: merged["notification"]) - Self.textBytes(of: content)
+        return Self.textBytes(of: merged["notification"])
+            - (content.notification?.fcmTextBytes ?? 0)
     }
 
     private static func textBytes(of notification: JSONValue?) -> Int {
         var count = 0
         notification?.forEachMember { _, value in count += value.stringBytes?.count ?? 0 }
-        return count
-    }
-
-    private static func textBytes(of content: borrowing PushContent) -> Int {
-        var count = 0
-        for entry in content.notification?.entries ?? [] {
-            if case .notification = entry.word.fcm { count += entry.value.stringBytes?.count ?? 0 }
-        }
         return count
     }
 
@@ -133,7 +126,7 @@ public final class FCMRenderer {
     ) -> Int {
         var message = JSONObjectWriter(writer)
         target.token.withUnsafeBytes { message.string("token", $0) }
-        if content.notification?.hasText == true {
+        if content.notification?.fcmTextBytes != nil {
             message.name("notification")
             writeNotification(content, to: writer)
         }
@@ -161,13 +154,13 @@ public final class FCMRenderer {
             writeWebPush(content, lifeSeconds, to: writer)
         }
         message.end()
-        return data.payloadBytes + Self.textBytes(of: content)
+        return data.payloadBytes + (content.notification?.fcmTextBytes ?? 0)
     }
 
     private func writeNotification(_ content: borrowing PushContent, to writer: ByteWriter) {
         var object = JSONObjectWriter(writer)
         for entry in content.notification?.entries ?? [] {
-            if case .notification(let name) = entry.word.fcm { object.value(name, entry.value) }
+            if case .notification(let name) = entry.fcm { object.value(name, entry.value) }
         }
         object.end()
     }
@@ -194,7 +187,7 @@ public final class FCMRenderer {
             notification.name("tag")
             writeCollapseID(content, to: writer)
             for entry in content.notification?.entries ?? [] {
-                if case .android(let name) = entry.word.fcm, !entry.value.isObject {
+                if case .android(let name) = entry.fcm, !entry.value.isObject {
                     notification.value(name, entry.value)
                 }
             }

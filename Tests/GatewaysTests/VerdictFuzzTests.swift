@@ -51,10 +51,9 @@ import Testing
     @Test func `random bytes never touch a token and never crash`() {
         let seed = UInt64.random(in: .min ... .max)
         var random = SeededRandom(seed: seed)
-        for _ in 0..<5_000 {
-            let bytes = (0..<Int.random(in: 0..<300, using: &random)).map { _ in
-                UInt8.random(in: 0...255, using: &random)
-            }
+        for _ in 0..<2_000 {
+            let count = Int.random(in: 0..<300, using: &random)
+            let bytes = (0..<count).map { _ in UInt8(truncatingIfNeeded: random.next()) }
             let status = Int.random(in: 100...599, using: &random)
             bytes.withUnsafeBytes { body in
                 let answer = GatewayAnswer(

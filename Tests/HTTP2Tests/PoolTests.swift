@@ -153,8 +153,9 @@ import Testing
         options.connectionWindowBytes = 65_535
         let stage = try Stage(.single, options)
         for tag in 1...30 { stage.submit(UInt64(tag), bodyBytes: 4096) }
+        #expect(stage.run { stage.outcomes.count == 15 })
         stage.advance(by: .seconds(2))
-        #expect(stage.outcomes.count < 30 && stage.outcomes.count >= 14)
+        #expect(stage.outcomes.count == 15)
         stage.connections[1]?.withholdWindowUpdates(false)
         #expect(stage.finish(1...30))
         #expect(stage.outcomes.values.allSatisfy { $0 == .accepted })
@@ -168,7 +169,8 @@ import Testing
         let stage = try Stage(.single, options)
         stage.onHead = { request, connection in
             connection.respond(ServerResponse(status: 413), on: request.stream)
-            connection.reset(request.stream, codes: [0])
+            // RST_STREAM(NO_ERROR), which the library would send instead of the answer.
+            connection.send(raw: [0, 0, 4, 3, 0, 0, 0, 0, UInt8(request.stream), 0, 0, 0, 0])
         }
         stage.submit(1, bodyBytes: 200_000)
         #expect(stage.finish([1]))
@@ -234,7 +236,7 @@ import Testing
         let resets = stage.notices.filter {
             if case .streamReset(_, 8) = $0.event { true } else { false }
         }
-        #expect(resets.count == 3)
+        #expect(resets.count == 3, "\(stage.notices)")
         stage.submit(4)
         stage.advance(by: .seconds(2))
         #expect(stage.finish([4]))
@@ -540,20 +542,17 @@ import Testing
         var tag: UInt64 = 0
         stage.onFinished = { [unowned stage] _, _ in
             tag += 1
-            if tag <= 20 { stage.submit(tag) }
+            if stage.listener.accepted < 4 { stage.submit(tag) }
         }
         stage.submit(0)
-        #expect(stage.finish(1...20))
-        #expect(stage.listener.accepted >= 3)
+        #expect(stage.run { stage.listener.accepted == 4 && stage.pool.inFlight == 0 })
         #expect(stage.outcomes.values.allSatisfy { $0 == .accepted })
+        #expect(stage.repeated.isEmpty)
     }
 
     @Test func `a header list over the peer's limit is refused here, others go on`() throws {
         let stage = try Stage(.single)
-        stage.onOpened = { connection in
-            // SETTINGS_MAX_HEADER_LIST_SIZE = 400
-            connection.send(raw: [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 6, 0, 0, 1, 144])
-        }
+        stage.onOpened = { $0.change(SettingsChange(headerListBytes: 400)) }
         stage.submit(1)
         #expect(stage.finish([1]))
         stage.submit(2) { $0.add("apns-topic", String(repeating: "x", count: 300)) }

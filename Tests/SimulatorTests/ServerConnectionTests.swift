@@ -99,7 +99,7 @@ private struct Server {
     }
 }
 
-@Suite struct ServerConnectionTests {
+@Suite struct `A server connection` {
     @Test func `a request comes back with its body and its never-indexed fields are known`() throws
     {
         let server = try Server()

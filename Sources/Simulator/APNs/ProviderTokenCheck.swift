@@ -72,7 +72,8 @@ final class ProviderTokenCheck {
         switch state.verdict {
         case .refused(let reason): return reason
         case .good(let token):
-            let distance = now - token.issuedAt
+            // In whole seconds, as the claim is.
+            let distance = TimeSpan.seconds(now.seconds - token.issuedAt.seconds)
             if distance > Limits.providerTokenAge || distance < .zero - Limits.providerTokenAge {
                 return .expiredProviderToken
             }

@@ -331,6 +331,7 @@ final class Connection: ReadinessHandler {
     /// full. Nothing is serialised while older bytes wait, so a full socket holds back requests.
     func flush() {
         guard let session, let tls, machine.phase != .closed else { return }
+        let wasBlocked = interest.contains(.write)
         var progress = false
         writing: while true {
             if outputOffset == output.count {
@@ -340,7 +341,6 @@ final class Connection: ReadinessHandler {
                 guard session.serialise(into: output, limit: Limits.unsentBytesMax) else {
                     return close(.protocolError)
                 }
-                openedBytes = 0
                 serialised += UInt64(output.count)
                 if output.count == 0 { break }
             }
@@ -354,8 +354,10 @@ final class Connection: ReadinessHandler {
             case .closed, .failed: return close(.connectionLost)
             }
         }
-        openedBytes = 0
         let isBlocked = output.count > outputOffset
+        // Room was short only because of bytes that are gone now.
+        if !isBlocked, wasBlocked || openedBytes >= Limits.unsentBytesMax { pool.setNeedsTurnEnd() }
+        openedBytes = 0
         machine.wrote(progress: progress, unsent: output.count - outputOffset, at: loop.now)
         want(isBlocked ? [.read, .write] : [.read])
         handleEvents(of: session)
@@ -378,10 +380,11 @@ final class Connection: ReadinessHandler {
         if let session, let tls, outputOffset == output.count {
             output.removeAll()
             outputOffset = 0
+            // Resets first: nghttp2 sends nothing after this GOAWAY, whatever was queued before.
+            _ = session.serialise(into: output, limit: Limits.unsentBytesMax)
             session.terminate()
-            if session.serialise(into: output, limit: Limits.unsentBytesMax) {
-                _ = tls.write(output.bytes)
-            }
+            _ = session.serialise(into: output, limit: Limits.unsentBytesMax)
+            _ = tls.write(output.bytes)
             output.removeAll()
         }
         close(nil)

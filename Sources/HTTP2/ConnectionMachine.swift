@@ -87,7 +87,7 @@ struct ConnectionMachine {
         if openStreams == 0 { busySince = now }
         openStreams += 1
         streamsOpened += 1
-        if streamsOpened >= Limits.streamsPerConnectionMax { isAged = true }
+        if streamsOpened >= policy.streamsPerConnection { isAged = true }
     }
 
     mutating func streamClosed(at now: MonotonicTime) {

@@ -50,6 +50,8 @@ public struct PoolPolicy: Sendable {
     public var idleClose: TimeSpan?
     /// The age at which a connection is replaced by a fresh one; nil means never.
     public var ageMax: TimeSpan? = .hours(18)
+    /// Streams after which a connection is replaced; ids end at 2^31 - 1 and only odd ones are ours.
+    public var streamsPerConnection: UInt64 = Limits.streamsPerConnectionMax
     /// The shortest time between two connection attempts.
     public var dialInterval = TimeSpan.seconds(1)
     /// The first and the longest reconnect delay; the delay is drawn evenly from zero up to it.

@@ -52,23 +52,29 @@ final class SessionRecorder {
     private static let headersBegan: nghttp2_on_begin_headers_callback = {
         session, frame, context in
         guard let recorder = recorder(context), let frame else { return 0 }
-        let header = UnsafeRawPointer(frame).assumingMemoryBound(to: nghttp2_frame_hd.self)
-        recorder.current = exchange(session, header.pointee.stream_id)
-        if let exchange = recorder.current?._withUnsafeGuaranteedRef({ $0 }), exchange.status == 0 {
-            exchange.firstByteAt = recorder.now
+        recorder.current = exchange(session, streamID(of: frame))
+        recorder.current?._withUnsafeGuaranteedRef {
+            if $0.status == 0 { $0.firstByteAt = recorder.now }
         }
         return 0
     }
 
     private static let headerRead: nghttp2_on_header_callback = {
-        _, _, name, nameLength, value, valueLength, _, context in
-        guard let current = recorder(context)?.current, let name, let value else { return 0 }
-        current._withUnsafeGuaranteedRef {
+        session, frame, name, nameLength, value, valueLength, _, context in
+        guard let recorder = recorder(context), let frame, let name, let value else { return 0 }
+        recorder.resume(session, streamID(of: frame))?._withUnsafeGuaranteedRef {
             $0.read(
                 header: UnsafeRawBufferPointer(start: name, count: nameLength),
                 value: UnsafeRawBufferPointer(start: value, count: valueLength))
         }
         return 0
+    }
+
+    /// The exchange of the header block that is being read, looked up again when the block goes on
+    /// in another call: in between the exchange may have been taken from its stream.
+    private func resume(_ session: OpaquePointer?, _ streamID: Int32) -> Unmanaged<Exchange>? {
+        if current == nil { current = Self.exchange(session, streamID) }
+        return current
     }
 
     private static let dataRead: nghttp2_on_data_chunk_recv_callback = {
@@ -84,7 +90,9 @@ final class SessionRecorder {
         let header = UnsafeRawPointer(frame).assumingMemoryBound(to: nghttp2_frame_hd.self).pointee
         switch UInt32(header.type) {
         case NGHTTP2_HEADERS.rawValue:
-            recorder.messageFrameRead(session, header, recorder.current)
+            recorder.messageFrameRead(
+                session, header, recorder.resume(session, header.stream_id))
+            recorder.current = nil
         case NGHTTP2_DATA.rawValue:
             if UInt32(header.flags) & NGHTTP2_FLAG_END_STREAM.rawValue != 0 {
                 recorder.messageFrameRead(session, header, exchange(session, header.stream_id))
@@ -189,9 +197,13 @@ final class SessionRecorder {
         context.map { Unmanaged<SessionRecorder>.fromOpaque($0).takeUnretainedValue() }
     }
 
-    private static func exchange(_ session: OpaquePointer?, _ streamID: Int32) -> Unmanaged<
-        Exchange
-    >? {
+    private static func streamID(of frame: UnsafePointer<nghttp2_frame>) -> Int32 {
+        UnsafeRawPointer(frame).assumingMemoryBound(to: nghttp2_frame_hd.self).pointee.stream_id
+    }
+
+    private static func exchange(
+        _ session: OpaquePointer?, _ streamID: Int32
+    ) -> Unmanaged<Exchange>? {
         nghttp2_session_get_stream_user_data(session, streamID).map { .fromOpaque($0) }
     }
 }

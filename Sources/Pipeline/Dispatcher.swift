@@ -43,6 +43,9 @@ public struct DispatcherSettings: Sendable {
     public var apnsConnections = 2...10
     /// Connections per origin and lane: the process's bounds for FCM.
     public var fcmConnections = 2...4
+    /// A look-up older than this is repeated before a request is written: at most one second, by
+    /// which time nobody else's push may start any more.
+    public var lookUpAge = TimeSpan.seconds(1)
     /// Identifies the configuration in results.
     public var configurationHash = ""
     /// Names this process in results.
@@ -230,6 +233,6 @@ extension LaneSettings {
             invalidationsTopic: invalidations, deadLettersTopic: deadLetters,
             deadLettersKeepPartition: (counts[settings.deadLettersTopic] ?? 0) >= most,
             group: settings.group.groupID, configurationHash: settings.configurationHash,
-            replica: settings.replica)
+            replica: settings.replica, lookUpAge: min(settings.lookUpAge, .seconds(1)))
     }
 }

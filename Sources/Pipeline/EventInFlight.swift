@@ -3,6 +3,7 @@
 
 internal import Base
 internal import EventLoop
+internal import Gateways
 internal import JSON
 internal import Kafka
 
@@ -44,8 +45,8 @@ internal final class EventInFlight: SlabResident {
     var openTargets = 0
     /// The same for all targets: what a push collapses under when the event names no key.
     var identity = UUIDBytes(high: 0, low: 0)
-    /// The tag by which a client knows whom a push is for.
-    var audience: String?
+    /// What the event says, as the renderers take it; read when the first target is rendered.
+    var content: PushContent?
     /// Waits for `not_before`, or to repeat a look-up.
     var holdTimer: LoopTimer?
     /// Bytes of the record, for the lane's account of memory.
@@ -56,7 +57,7 @@ internal final class EventInFlight: SlabResident {
         app = nil
         partition = nil
         fannedOutAt = nil
-        audience = nil
+        content = nil
         holdTimer = nil
         targets.removeAll(keepingCapacity: true)
         openTargets = 0

@@ -28,7 +28,7 @@ internal struct LaneSettings: Sendable {
     var replica: String
 
     /// A look-up older than this is repeated before a request is written.
-    let lookUpAge = TimeSpan.seconds(1)
+    var lookUpAge: TimeSpan
     /// How long after a look-up without an answer it is asked again.
     let lookUpRetryInterval = TimeSpan.milliseconds(200)
     /// The shortest time between a lost answer of FCM and the next attempt (vendor rule).

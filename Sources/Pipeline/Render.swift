@@ -89,14 +89,26 @@ extension Lane {
         }
     }
 
+    /// The event's content for one of its targets: read once, then only the identity and the time
+    /// change.
     private func content(
         of event: EventInFlight, for target: TargetInFlight
     ) throws(ContentError) -> PushContent {
+        if event.content == nil { event.content = try content(of: event) }
+        event.content?.messageID = target.messageID
+        event.content?.now = loop.wall
+        guard let content = event.content else {
+            preconditionFailure("an event's content was just set")
+        }
+        return content
+    }
+
+    private func content(of event: EventInFlight) throws(ContentError) -> PushContent {
         guard let envelope = event.envelope else {
             preconditionFailure("an event without its envelope is rendered")
         }
         var content = PushContent(
-            messageID: target.messageID, eventType: envelope.type, eventIdentity: event.identity,
+            messageID: event.identity, eventType: envelope.type, eventIdentity: event.identity,
             now: loop.wall)
         content.audience = audience(of: event, envelope)
         content.expiresAt = envelope.expiresAt
@@ -115,13 +127,10 @@ extension Lane {
     /// The audience tag: the first 8 bytes of a SHA-256 over app and user, so that a client that
     /// knows its own user can compare, and a lock screen tells nothing.
     private func audience(of event: EventInFlight, _ envelope: EventEnvelope) -> String {
-        if let tag = event.audience { return tag }
         scratch.removeAll()
         scratch.append(envelope.app ?? event.app?.name ?? "")
         scratch.append("\u{0}")
         scratch.append(envelope.userID)
-        let tag = SHA256Digest(of: scratch.bytes).withUnsafeBytes { Hex.encode($0[..<8]) }
-        event.audience = tag
-        return tag
+        return SHA256Digest(of: scratch.bytes).withUnsafeBytes { Hex.encode($0[..<8]) }
     }
 }

@@ -2,7 +2,8 @@ import Base
 import Crypto
 import EventLoop
 import Glibc
-import HTTP2
+
+@testable import HTTP2
 
 /// A pool and a scripted server on one loop under a clock that the test turns: real sockets, real
 /// TLS, no waiting for timers.
@@ -98,7 +99,7 @@ final class Stage {
         request.add(":path", "/\(tag)", .neverIndexed)
         request.add("authorization", "bearer secret-\(tag)", .neverIndexed)
         prepare(request)
-        for index in 0..<bodyBytes { request.body.append(UInt8(97 + index % 26)) }
+        request.body.append([UInt8](repeating: 97, count: bodyBytes))
         pool.submit(request, tag: tag, deadline: deadline)
     }
 
@@ -120,6 +121,7 @@ final class Stage {
 
     /// Turns until loopback traffic has had its chance to happen.
     func settle() {
+        finishDialling()
         for _ in 0..<12 { loop.turn(waitingUpTo: .milliseconds(1)) }
     }
 
@@ -130,8 +132,16 @@ final class Stage {
             let part = min(left, step)
             time.advance(by: part)
             left = left - part
+            loop.turn(waitingUpTo: .zero)
+            finishDialling()
             for _ in 0..<4 { loop.turn(waitingUpTo: .milliseconds(1)) }
         }
+    }
+
+    /// Looking up a name takes another thread and real time, which must not count against
+    /// deadlines of the test's clock.
+    private func finishDialling() {
+        _ = run { !pool.connections.contains { $0.machine.phase == .dialling } }
     }
 
     /// Paths that arrived on one connection.

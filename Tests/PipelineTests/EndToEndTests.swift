@@ -6,7 +6,8 @@ import Testing
 
 @Suite(.serialized) struct `The pipeline, end to end` {
     @Test func `every target of every event ends in exactly one result`() throws {
-        let world = try World(ScriptedGateway())
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
         for user in 0..<20 {
             for device in 0...(user % 3) {
                 try world.register("i-\(user)-\(device)", user: "u\(user)")
@@ -25,14 +26,15 @@ import Testing
         #expect(results.count { $0.text("outcome") == "no_devices" } == 200 / 21)
         #expect(results.count { $0.text("outcome") == "accepted" } == targets - 200 / 21)
         #expect(results.allSatisfy { $0.key == $0.text("user_id") })
-        #expect(Set(world.gateway.seen.map(\.messageID)).count == targets - 200 / 21)
-        #expect(Set(world.gateway.seen.map(\.authorization)).count == 1)
+        #expect(Set(gateway.seen.map(\.messageID)).count == targets - 200 / 21)
+        #expect(Set(gateway.seen.map(\.authorization)).count == 1)
         #expect(world.stop())
         #expect(try world.committed() == 200)
     }
 
     @Test func `poison goes to the dead letters with its reason and delays nothing`() throws {
-        let world = try World(ScriptedGateway())
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
         try world.register("i1", user: "u1")
         try world.start()
         let poison: [String?] = [
@@ -59,15 +61,15 @@ import Testing
             results.map { $0.text("outcome") } == [
                 "dead_lettered", "dead_lettered", "dead_lettered", "accepted",
             ])
-        #expect(world.gateway.seen.count == 1)
+        #expect(gateway.seen.count == 1)
     }
 
     @Test func `a dead token is told to the invalidations, unless it was registered later`() throws
     {
-        let world = try World(
-            ScriptedGateway { _, _ in
-                .answer(410, #"{"reason":"Unregistered","timestamp":1735689700000}"#)
-            })
+        let gateway = try ScriptedGateway { _, _ in
+            .answer(410, #"{"reason":"Unregistered","timestamp":1735689700000}"#)
+        }
+        let world = try World(gateway)
         try world.register("old", user: "u1", registeredAt: 1_735_689_600_000)
         try world.register("new", user: "u1", registeredAt: 1_735_689_800_000)
         try world.start()
@@ -83,8 +85,8 @@ import Testing
     }
 
     @Test func `a lost answer is sent once more under the same identity`() throws {
-        let world = try World(
-            ScriptedGateway { _, attempt in attempt == 1 ? .cut : .answer(200, "") }, lanes: 1)
+        let gateway = try ScriptedGateway { _, attempt in attempt == 1 ? .cut : .answer(200, "") }
+        let world = try World(gateway, lanes: 1)
         try world.register("i1", user: "u1")
         try world.start()
         try world.publish(id: "e1", user: "u1")
@@ -94,29 +96,30 @@ import Testing
         #expect(results.first?.text("outcome") == "accepted")
         #expect(results.first?.text("ambiguous") == "true")
         #expect(results.first?.text("attempts") == "2")
-        #expect(world.gateway.seen.count == 2)
-        #expect(Set(world.gateway.seen.map(\.messageID)).count == 1)
-        #expect(Set(world.gateway.seen.map(\.collapseID)).count == 1)
+        #expect(gateway.seen.count == 2)
+        #expect(Set(gateway.seen.map(\.messageID)).count == 1)
+        #expect(Set(gateway.seen.map(\.collapseID)).count == 1)
     }
 
     @Test func `a failing device is tried again alone and its neighbours only once`() throws {
         let bad = World.token(of: "i3")
-        let world = try World(
-            ScriptedGateway { token, attempt in
-                token == bad && attempt == 1
-                    ? .answer(400, #"{"reason":"IdleTimeout"}"#) : .answer(200, "")
-            })
+        let gateway = try ScriptedGateway { token, attempt in
+            token == bad && attempt == 1
+                ? .answer(400, #"{"reason":"IdleTimeout"}"#) : .answer(200, "")
+        }
+        let world = try World(gateway)
         for device in 0..<10 { try world.register("i\(device)", user: "u1") }
         try world.start()
         try world.publish(id: "e1", user: "u1")
         try world.flush()
         let results = try world.records(of: "push.results", atLeast: 10)
         #expect(results.count { $0.text("outcome") == "accepted" } == 10)
-        #expect(world.gateway.seen.count == 11)
+        #expect(gateway.seen.count == 11)
     }
 
     @Test func `an expired event is never sent, and one result says so`() throws {
-        let world = try World(ScriptedGateway())
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
         try world.register("i1", user: "u1")
         try world.start()
         try world.publish(
@@ -124,11 +127,12 @@ import Testing
         try world.flush()
         let results = try world.records(of: "push.results", atLeast: 1)
         #expect(results.map { $0.text("outcome") } == ["expired"])
-        #expect(world.gateway.seen.isEmpty)
+        #expect(gateway.seen.isEmpty)
     }
 
     @Test func `stopping finishes what is in flight and repeats nothing afterwards`() throws {
-        let world = try World(ScriptedGateway())
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
         for user in 0..<50 { try world.register("i\(user)", user: "u\(user)") }
         try world.start()
         for event in 0..<2000 { try world.publish(id: "e\(event)", user: "u\(event % 50)") }
@@ -142,12 +146,13 @@ import Testing
         let all = try world.records(of: "push.results", atLeast: 2000)
         #expect(all.count == 2000)
         #expect(Set(all.map { $0.text("result_id") }).count == 2000)
-        #expect(world.gateway.seen.count == 2000)
+        #expect(gateway.seen.count == 2000)
         #expect(world.stop())
     }
 
     @Test func `a payload over the limit costs no request`() throws {
-        let world = try World(ScriptedGateway())
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
         try world.register("i1", user: "u1")
         try world.start()
         try world.publish(
@@ -159,6 +164,6 @@ import Testing
         #expect(results.first?.text("outcome") == "rejected")
         #expect(results.first?.text("reason") == "payload_too_large")
         #expect(results.first?.text("attempts") == "0")
-        #expect(world.gateway.seen.isEmpty)
+        #expect(gateway.seen.isEmpty)
     }
 }

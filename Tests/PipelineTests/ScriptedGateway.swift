@@ -34,12 +34,19 @@ final class ScriptedGateway: Sendable {
     let caFile: String
     private let thread: LoopThread
     private let state = Mutex(State())
+    private let relay: Relay
     private let script: @Sendable (_ token: String, _ attempt: Int) -> GatewayAction
 
     /// Requests seen so far, in order.
     var seen: [Seen] { state.withLock { $0.seen } }
 
+    /// Answers everything that is held with 200.
+    func release() {
+        thread.handle.submit { [relay] in relay.release() }
+    }
+
     init(
+        streamLimit: UInt32 = 1000,
         _ script: @escaping @Sendable (_ token: String, _ attempt: Int) -> GatewayAction = {
             _, _ in .answer(200, "")
         }
@@ -53,8 +60,9 @@ final class ScriptedGateway: Sendable {
         self.script = script
         let port = Atomic<UInt16>(0)
         let relay = Relay()
+        self.relay = relay
         thread = try LoopThread.start(name: "gateway") { loop in
-            relay.listen(on: loop, leaf.certificatePEM, leaf.keyPEM)
+            relay.listen(on: loop, leaf.certificatePEM, leaf.keyPEM, streamLimit)
             port.store(relay.port, ordering: .releasing)
         }
         self.port = port.load(ordering: .acquiring)
@@ -92,11 +100,23 @@ final class ScriptedGateway: Sendable {
 private final class Relay: ServerConnectionDelegate, @unchecked Sendable {
     weak var gateway: ScriptedGateway?
     private var listener: HTTP2Listener?
+    private var held: [(ServerConnection, Int32)] = []
     var port: UInt16 { listener?.port ?? 0 }
 
-    func listen(on loop: EventLoop, _ certificate: String, _ key: String) {
+    func listen(
+        on loop: EventLoop, _ certificate: String, _ key: String, _ streamLimit: UInt32
+    ) {
+        var options = ServerOptions()
+        options.maxConcurrentStreams = streamLimit
         listener = try? HTTP2Listener(
-            loop: loop, certificatePEM: certificate, keyPEM: key, delegate: self)
+            loop: loop, certificatePEM: certificate, keyPEM: key, options: options, delegate: self)
+    }
+
+    func release() {
+        for (connection, stream) in held {
+            connection.respond(ServerResponse(status: 200), on: stream)
+        }
+        held = []
     }
 
     func received(_ request: ServerRequest, on connection: ServerConnection) {
@@ -104,7 +124,7 @@ private final class Relay: ServerConnectionDelegate, @unchecked Sendable {
         switch gateway.act(on: request) {
         case .answer(let status, let body):
             connection.respond(ServerResponse(status: status, text: body), on: request.stream)
-        case .hold: break
+        case .hold: held.append((connection, request.stream))
         case .cut: connection.cut()
         }
     }

@@ -2,8 +2,10 @@ import Base
 import Crypto
 import EventLoop
 import Gateways
+import Glibc
 import JSON
 import Kafka
+import Simulator
 import Telemetry
 import Testing
 import TokenIndex
@@ -28,22 +30,24 @@ struct TopicRecord {
     }
 }
 
-/// The whole pipeline on a mock cluster, an in-memory index and a scripted gateway.
+/// The whole pipeline on a mock cluster and an in-memory index.
 final class World {
     let cluster: MockCluster
-    let gateway: ScriptedGateway
     let index = InMemoryTokenIndex()
     let registry = MetricsRegistry()
     private let producer: TopicProducer
     private var dispatcher: Dispatcher?
     private let apps: [PushApp]
-    private var settings: DispatcherSettings
+    /// Changed before `start()` only.
+    var settings: DispatcherSettings
     private let log = CollectingSink()
+    private let stopGateways: () -> Void
 
     static let partitions: Int32 = 4
 
-    init(_ gateway: ScriptedGateway, lanes: Int = 2) throws {
-        self.gateway = gateway
+    init(apps: [PushApp], lanes: Int, stopGateways: @escaping () -> Void) throws {
+        self.apps = apps
+        self.stopGateways = stopGateways
         cluster = try MockCluster()
         for topic in ["push.events", "push.results", "push.invalidations", "push.events-dlt"] {
             try cluster.createTopic(topic, partitions: Self.partitions)
@@ -59,25 +63,57 @@ final class World {
             kafka: kafka, group: group, eventTopics: [("push.events", .transactional)])
         settings.lanes = lanes
         settings.retry.base = .milliseconds(1)
+        index.mark(complete: true)
+    }
+
+    /// A world whose APNs is a scripted gateway.
+    convenience init(_ gateway: ScriptedGateway, lanes: Int = 2) throws {
         let keys = try KeyPair.generate(for: .es256)
         let endpoint = GatewayEndpoint(
             host: "localhost", port: gateway.port, caFile: gateway.caFile)
-        apps = [
-            PushApp(
-                name: "shop",
-                apns: PushApp.APNs(
-                    topic: "com.example.shop",
-                    credential: try APNsCredential(
-                        teamID: "ABCDE12345", keyID: "FGHIJ67890", pem: keys.privateKeyPEM,
-                        setting: "apps.shop.apns.key"),
-                    production: endpoint, sandbox: endpoint))
-        ]
-        index.mark(complete: true)
+        let app = PushApp(
+            name: "shop",
+            apns: PushApp.APNs(
+                topic: "com.example.shop",
+                credential: try APNsCredential(
+                    teamID: "ABCDE12345", keyID: "FGHIJ67890", pem: keys.privateKeyPEM,
+                    setting: "apps.shop.apns.key"),
+                production: endpoint, sandbox: endpoint))
+        try self.init(apps: [app], lanes: lanes) { gateway.stop() }
+    }
+
+    /// A world whose APNs, FCM and token endpoint are the simulator's.
+    convenience init(_ simulator: Simulator, lanes: Int = 2) throws {
+        let caFile = "/tmp/bugle-test-ca-\(getpid())-\(UInt64.random(in: 0...UInt64.max)).pem"
+        try simulator.writeAuthority(to: caFile)
+        func endpoint(_ service: SimulatedService) -> GatewayEndpoint {
+            GatewayEndpoint(host: "localhost", port: simulator.port(of: service), caFile: caFile)
+        }
+        let key = try simulator.makeAPNsKey()
+        let account = try simulator.makeServiceAccount()
+        let app = PushApp(
+            name: "shop",
+            apns: PushApp.APNs(
+                topic: "com.example.shop",
+                credential: try APNsCredential(
+                    teamID: key.teamID, keyID: key.keyID, pem: key.privateKeyPEM,
+                    setting: "apps.shop.apns.key"),
+                production: endpoint(.apnsProduction), sandbox: endpoint(.apnsSandbox)),
+            fcm: PushApp.FCM(
+                projectID: account.projectID,
+                credential: OAuthCredential(
+                    try ServiceAccount(
+                        json: Array(account.json.utf8), setting: "apps.shop.fcm.service_account")),
+                endpoint: endpoint(.fcm)))
+        try self.init(apps: [app], lanes: lanes) {
+            simulator.stop()
+            unlink(caFile)
+        }
     }
 
     deinit {
         _ = dispatcher?.stop(deadline: SystemTime.shared.monotonic + .seconds(10))
-        gateway.stop()
+        stopGateways()
     }
 
     func start() throws {
@@ -95,16 +131,19 @@ final class World {
     }
 
     /// Registers a device; its token is derived from its name.
-    func register(_ install: String, user: String?, registeredAt: Int64 = 1_735_689_600_000) throws
-    {
+    func register(
+        _ install: String, user: String?, gateway: Gateway = .apns,
+        registeredAt: Int64 = 1_735_689_600_000
+    ) throws {
         let parser = JSONParser()
         let owner = user.map { "\"\($0)\"" } ?? "null"
         let key = Array("shop/\(install)".utf8)
         let value = Array(
             """
             {"v":1,"app":"shop","install_id":"\(install)","kind":"alert","user_id":\(owner),
-             "platform":"ios","gateway":"apns","environment":"production",
-             "token":"\(Self.token(of: install))","version":1,"registered_at":\(registeredAt)}
+             "platform":"\(gateway == .apns ? "ios" : "android")","gateway":"\(gateway.rawValue)",
+             "environment":"\(gateway == .apns ? "production" : "none")",
+             "token":"\(Self.token(of: install, gateway: gateway))","version":\(offset + 1),"registered_at":\(registeredAt)}
             """.utf8)
         let record = try key.withUnsafeBytes { key in
             try value.withUnsafeBytes { value in
@@ -120,8 +159,9 @@ final class World {
 
     private var offset: Int64 = 0
 
-    static func token(of install: String) -> String {
-        SHA256Digest(of: install).hex
+    static func token(of install: String, gateway: Gateway = .apns) -> String {
+        let digest = SHA256Digest(of: install).hex
+        return gateway == .apns ? digest : "f\(digest.prefix(21)):APA91b\(digest)\(digest)"
     }
 
     func publish(_ value: String?, key: String?, headers: [TopicProducer.Header] = []) throws {

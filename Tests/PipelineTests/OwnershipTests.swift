@@ -1,0 +1,42 @@
+import Base
+import Testing
+
+@testable import Pipeline
+
+/// Nobody else's push: what waits for a connection is looked up again before it is written.
+@Suite struct `Ownership while a push waits` {
+    @Test func `a push that waited too long does not go to a user who logged out`() throws {
+        // The first push holds the only stream of the only connection until the test has
+        // unlinked the second one's address.
+        let gateway = try ScriptedGateway(streamLimit: 1) { token, _ in
+            token == World.token(of: "i1") ? .hold : .answer(200, "")
+        }
+        let world = try World(gateway, lanes: 1)
+        world.settings.apnsConnections = 1...1
+        // Reading the topics below takes longer than this, and so does the look-up's age.
+        world.settings.lookUpAge = .milliseconds(10)
+        try world.register("i1", user: "u1")
+        try world.register("i2", user: "u2")
+        try world.register("i3", user: "u2")
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.publish(id: "e0", user: "u1", extra: #","only":{"install_ids":["nobody"]}"#)
+        try world.flush()
+        _ = try world.records(of: "push.results", atLeast: 1)
+        // All of one user's partition, so that the third is looked up after the second.
+        try world.publish(id: "e2", user: "u2")
+        try world.publish(id: "e3", user: "u2", extra: #","only":{"install_ids":["nobody"]}"#)
+        try world.flush()
+        let early = try world.records(of: "push.results", atLeast: 2)
+        #expect(Set(early.map { $0.text("event_id") }) == ["e0", "e3"])
+        try world.register("i2", user: nil, registeredAt: 1_735_689_700_000)
+        gateway.release()
+        let results = try world.records(of: "push.results", atLeast: 5)
+        let byInstall = Dictionary(
+            results.compactMap { result in
+                result.text("install_id").map { ($0, result.text("outcome") ?? "") }
+            }, uniquingKeysWith: { first, _ in first })
+        #expect(byInstall == ["i1": "accepted", "i2": "suppressed", "i3": "accepted"])
+        #expect(!gateway.seen.contains { $0.token == World.token(of: "i2") })
+    }
+}

@@ -1,0 +1,53 @@
+import Base
+import HTTP2
+import Simulator
+import Testing
+
+@testable import Pipeline
+
+/// Connections that end, refuse and vanish: every target still ends in one result, and what was
+/// provably not processed is never sent twice.
+@Suite(.serialized) struct `Transport faults, end to end` {
+    private func run(_ world: World, events: Int) throws -> [TopicRecord] {
+        for user in 0..<events { try world.register("i\(user)", user: "u\(user)") }
+        try world.start()
+        for user in 0..<events { try world.publish(id: "e\(user)", user: "u\(user)") }
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: events)
+        #expect(results.count == events)
+        #expect(Set(results.map { $0.text("result_id") }).count == events)
+        return results
+    }
+
+    @Test func `a graceful GOAWAY in a burst costs no push and doubles none`() throws {
+        var options = SimulatorOptions()
+        options.apnsStreamLimit = 10
+        options.faults = FaultPlan(rules: [
+            FaultRule(
+                "shutdown", FaultMatch(.apnsProduction, connectionRequest: 40),
+                .goAway(
+                    GoAwayFault(
+                        code: 0, debug: #"{"reason":"Shutdown"}"#, lastStream: .current,
+                        isGraceful: true)))
+        ])
+        let simulator = try Simulator(options)
+        let results = try run(World(simulator, lanes: 1), events: 300)
+        #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        #expect(results.allSatisfy { $0.text("attempts") == "1" })
+        #expect(simulator.journal.acceptedMessages.values.allSatisfy { $0 == 1 })
+        #expect(simulator.journal.counters.violations.isEmpty)
+    }
+
+    @Test func `refused streams are sent again and count as no attempt`() throws {
+        var options = SimulatorOptions()
+        options.faults = FaultPlan(rules: [
+            FaultRule(
+                "refused", FaultMatch(.apnsProduction, skip: 5, count: 30), .refuse)
+        ])
+        let simulator = try Simulator(options)
+        let results = try run(World(simulator), events: 200)
+        #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        #expect(results.allSatisfy { $0.text("attempts") == "1" })
+        #expect(simulator.journal.acceptedMessages.values.allSatisfy { $0 == 1 })
+    }
+}

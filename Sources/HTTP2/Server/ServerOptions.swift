@@ -25,12 +25,15 @@ public struct SettingsChange: Sendable, Hashable {
     public var initialWindowBytes: UInt32?
     /// SETTINGS_HEADER_TABLE_SIZE, in bytes.
     public var headerTableBytes: UInt32?
+    /// SETTINGS_MAX_HEADER_LIST_SIZE, in bytes.
+    public var headerListBytes: UInt32?
 
     /// A change of the given values.
     public init(
         maxConcurrentStreams: UInt32? = nil, initialWindowBytes: UInt32? = nil,
-        headerTableBytes: UInt32? = nil
+        headerTableBytes: UInt32? = nil, headerListBytes: UInt32? = nil
     ) {
+        self.headerListBytes = headerListBytes
         self.maxConcurrentStreams = maxConcurrentStreams
         self.initialWindowBytes = initialWindowBytes
         self.headerTableBytes = headerTableBytes

@@ -184,6 +184,7 @@ extension ServerSession {
             entries.append(nghttp2_settings_entry(settings_id: Int32(id.rawValue), value: value))
         }
         add(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, change.maxConcurrentStreams)
+        add(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, change.headerListBytes)
         add(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, change.initialWindowBytes)
         add(NGHTTP2_SETTINGS_HEADER_TABLE_SIZE, change.headerTableBytes)
         sentLimits.append(change.maxConcurrentStreams)

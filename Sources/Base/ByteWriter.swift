@@ -91,26 +91,25 @@ public final class ByteWriter {
 
     /// Appends a decimal number.
     public func append(decimal value: Int64) {
-        reserve(20)
-        var magnitude = value.magnitude
-        if value < 0 { append(0x2D) }
-        var digits = 1
-        var bound: UInt64 = 10
-        while digits < 20 && magnitude >= bound {
-            digits += 1
-            let (next, overflow) = bound.multipliedReportingOverflow(by: 10)
-            if overflow { break }
-            bound = next
-        }
-        var position = count + digits
-        count = position
+        // The digits are written from the last one on, at the far end of the room for the longest
+        // number, and then moved to where they belong.
+        let room = 20
+        reserve(room)
+        let start = base + count
+        var position = room
+        var rest = value.magnitude
         repeat {
             position -= 1
-            base.storeBytes(
-                of: 0x30 + UInt8(truncatingIfNeeded: magnitude % 10), toByteOffset: position,
-                as: UInt8.self)
-            magnitude /= 10
-        } while magnitude > 0
+            let digit = 0x30 + UInt8(truncatingIfNeeded: rest % 10)
+            start.storeBytes(of: digit, toByteOffset: position, as: UInt8.self)
+            rest /= 10
+        } while rest > 0
+        if value < 0 {
+            position -= 1
+            start.storeBytes(of: 0x2D, toByteOffset: position, as: UInt8.self)
+        }
+        start.copyMemory(from: start + position, byteCount: room - position)
+        count += room - position
     }
 
     /// Appends lower-case hex.
@@ -127,16 +126,34 @@ public final class ByteWriter {
     /// Ill-formed UTF-8 is the caller's fault: bytes from 0x80 up are copied as they are.
     public func append(jsonString source: UnsafeRawBufferPointer) {
         reserve(source.count + 2)
-        append(0x22)
         var start = 0
-        while true {
-            let end = Self.plainEnd(of: source, from: start)
+        var end = Self.plainEnd(of: source, from: 0)
+        append(0x22)
+        while end < source.count {
             append(UnsafeRawBufferPointer(rebasing: source[start..<end]))
-            if end == source.count { break }
             appendEscaped(source[end])
             start = end + 1
+            end = Self.plainEnd(of: source, from: start)
         }
+        append(UnsafeRawBufferPointer(rebasing: source[start..<end]))
         append(0x22)
+    }
+
+    /// Appends the name of an object's member with its quotes and colon, behind a comma unless it
+    /// is the first. The name must need no escaping.
+    public func append(jsonName name: StaticString, isFirst: Bool) {
+        let length = name.utf8CodeUnitCount
+        reserve(length + 4)
+        var position = base + count
+        if !isFirst {
+            position.storeBytes(of: 0x2C, as: UInt8.self)
+            position += 1
+        }
+        position.storeBytes(of: 0x22, as: UInt8.self)
+        (position + 1).copyMemory(from: name.utf8Start, byteCount: length)
+        position.storeBytes(of: 0x22, toByteOffset: length + 1, as: UInt8.self)
+        position.storeBytes(of: 0x3A, toByteOffset: length + 2, as: UInt8.self)
+        count += length + (isFirst ? 3 : 4)
     }
 
     /// The end of the run, from `start` on, of bytes that stand for themselves in a JSON string.

@@ -27,19 +27,8 @@ public struct JSONObjectWriter {
 
     /// Writes a name; the caller appends its value to `bytes`.
     public mutating func name(_ name: StaticString) {
-        let length = name.utf8CodeUnitCount
-        let text = name.utf8Start
-        let comma = isFirst ? 0 : 1
+        bytes.append(jsonName: name, isFirst: isFirst)
         isFirst = false
-        bytes.appendUninitialized(length + 3 + comma) { target in
-            guard let base = target.baseAddress else { return 0 }
-            if comma == 1 { target[0] = 0x2C }
-            target[comma] = 0x22
-            (base + comma + 1).copyMemory(from: text, byteCount: length)
-            target[comma + 1 + length] = 0x22
-            target[comma + 2 + length] = 0x3A
-            return length + 3 + comma
-        }
     }
 
     /// Writes a string member.

@@ -10,21 +10,15 @@ internal import Redis
 
 /// A change in progress; loop-confined.
 internal final class ChangeRun: RedisReplyHandler {
-    /// The step whose reply is awaited, kept to be sent again.
-    private struct Step {
-        var script: RedisScript
-        var keys: [String]
-        var arguments: [[UInt8]]
-        var replied: (RedisReply) -> Void
-    }
-
     let change: IndexChange
     let tag: UInt64
     private let position: TopicPosition
     // The writer keeps its runs and outlives them; `stop` drops both.
     private unowned let writer: RedisIndexWriter
-    private var step: Step?
-    private(set) var attempts = 0
+    /// What follows the reply that is awaited.
+    private var step: ((RedisReply) -> Void)?
+    /// How often Redis refused a step.
+    private(set) var refusals = 0
 
     init(
         _ change: IndexChange, at position: TopicPosition, tag: UInt64, writer: RedisIndexWriter
@@ -42,21 +36,25 @@ internal final class ChangeRun: RedisReplyHandler {
         }
     }
 
-    /// Sends the present step, for the first time or again.
-    func send() {
-        guard let step else { return }
-        writer.send(step.script, step.keys, step.arguments, for: self)
+    /// Begins again from the first step. A step is never sent a second time by itself: the store
+    /// may have lost what the steps before it wrote, and a listing whose install's record is gone
+    /// would be known to nobody.
+    func restart() {
+        step = nil
+        start()
     }
 
+    /// Lets go of what would follow.
+    func cancel() { step = nil }
+
     func replied(_ reply: RedisReply, tag: UInt64) {
-        attempts = 0
         guard let step else { return }
         self.step = nil
-        step.replied(reply)
+        step(reply)
     }
 
     func failed(_ error: RedisError, tag: UInt64) {
-        attempts += 1
+        if case .refused = error { refusals += 1 }
         writer.stepFailed(self, error)
     }
 
@@ -64,8 +62,8 @@ internal final class ChangeRun: RedisReplyHandler {
         _ script: RedisScript, _ keys: [String], _ arguments: [[UInt8]],
         then replied: @escaping (RedisReply) -> Void
     ) {
-        step = Step(script: script, keys: keys, arguments: arguments, replied: replied)
-        send()
+        step = replied
+        writer.send(script, keys, arguments, for: self)
     }
 
     private func finish(_ result: ChangeResult) { writer.finished(self, result) }

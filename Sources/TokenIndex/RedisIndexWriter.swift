@@ -1,5 +1,5 @@
 // Applies changes to Redis: many installs at once, the changes of one install one after another,
-// each step repeated until Redis took it. Writes the markers and watches that they stay.
+// each begun again until Redis took it whole. Writes the markers and watches that they stay.
 
 internal import Base
 internal import EventLoop
@@ -20,10 +20,12 @@ internal final class RedisIndexWriter: IndexWriter {
     /// After so many steps the writer falls silent, as if its process had died: tests of crash
     /// safety stop it after each one.
     var stepBudget = Int.max
+    /// A step was not taken for that reason.
+    private(set) var isExhausted = false
 
     init(
         _ configuration: RedisConfiguration, layout: RedisLayout, on loop: EventLoop,
-        observer: ((RedisEvent) -> Void)?
+        observer: ((RedisEvent) -> Void)?, warning: ((String) -> Void)?
     ) {
         self.layout = layout
         self.loop = loop
@@ -31,11 +33,13 @@ internal final class RedisIndexWriter: IndexWriter {
         markers = MarkerWriter(client, layout: layout, on: loop)
         markers.applyFrom = { [unowned self] in delegate?.applyFrom($0) }
         markers.written = { [unowned self] in delegate?.markersWritten() }
+        let eviction = warning.map { EvictionCheck($0) }
         client.observer = { [unowned self] event in
             observer?(event)
             if event == .ready {
                 sendWaiting()
                 markers.connected()
+                eviction?.start(client)
             }
         }
         client.start()
@@ -65,8 +69,9 @@ internal final class RedisIndexWriter: IndexWriter {
     func stop() {
         loop.cancel(retryTimer)
         markers.stop()
-        client.close()
+        for run in runs.values.joined() { run.cancel() }
         runs = [:]
+        client.close()
         waiting = []
         delegate = nil
     }
@@ -76,24 +81,27 @@ internal final class RedisIndexWriter: IndexWriter {
     func send(
         _ script: RedisScript, _ keys: [String], _ arguments: [[UInt8]], for run: ChangeRun
     ) {
-        guard stepBudget > 0 else { return }
+        guard stepBudget > 0 else {
+            isExhausted = true
+            return
+        }
         stepBudget -= 1
         let error = client.run(script, keys: keys, arguments: arguments, to: run, tag: 0)
         if error != nil { wait(run) }
     }
 
     func stepFailed(_ run: ChangeRun, _ error: RedisError) {
-        if case .refused(let refusal) = error, isFinal(refusal, attempts: run.attempts) {
+        if case .refused(let refusal) = error, isFinal(refusal, refusals: run.refusals) {
             return finished(run, .refused("Redis refuses it: \(refusal)"))
         }
         wait(run)
     }
 
     /// A key of the wrong type stays so; an error without a known cause gets a few attempts.
-    private func isFinal(_ refusal: RedisRefusal, attempts: Int) -> Bool {
+    private func isFinal(_ refusal: RedisRefusal, refusals: Int) -> Bool {
         switch refusal.kind {
         case .wrongType: true
-        case .other: attempts >= 5
+        case .other: refusals >= Self.refusalsMax
         default: false
         }
     }
@@ -126,6 +134,8 @@ internal final class RedisIndexWriter: IndexWriter {
         }
         let runs = waiting
         waiting = []
-        for run in runs { run.send() }
+        for run in runs { run.restart() }
     }
+
+    private static let refusalsMax = 5
 }

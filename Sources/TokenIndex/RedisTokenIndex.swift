@@ -26,14 +26,18 @@ public struct RedisTokenIndex: Sendable {
             observer: observer, latencyObserver: latencyObserver)
     }
 
-    /// A writer with a connection of its own.
+    /// A writer with a connection of its own. `warning` gets a text for the operator when the
+    /// server is set up in a way that endangers the index.
     public func writer(
-        on loop: EventLoop, observer: ((RedisEvent) -> Void)? = nil
+        on loop: EventLoop, observer: ((RedisEvent) -> Void)? = nil,
+        warning: ((String) -> Void)? = nil
     ) -> any IndexWriter {
-        RedisIndexWriter(configuration, layout: layout, on: loop, observer: observer)
+        RedisIndexWriter(
+            configuration, layout: layout, on: loop, observer: observer, warning: warning)
     }
 
     internal func testableWriter(on loop: EventLoop) -> RedisIndexWriter {
-        RedisIndexWriter(configuration, layout: layout, on: loop, observer: nil)
+        RedisIndexWriter(
+            configuration, layout: layout, on: loop, observer: nil, warning: nil)
     }
 }

@@ -30,7 +30,8 @@ struct InMemoryStore: IndexStore {
 /// One server for all cases, each of which has a key prefix of its own.
 final class RedisStore: IndexStore {
     // Started once, afterwards only its port is read.
-    private static nonisolated(unsafe) let server = Result<RedisServer, SystemError> { () throws(SystemError) in
+    private static nonisolated(unsafe) let server = Result<RedisServer, SystemError> {
+        () throws(SystemError) in
         try RedisServer()
     }
     private static let prefixes = Atomic<Int>(0)
@@ -44,7 +45,7 @@ final class RedisStore: IndexStore {
         self.server = if let server { server } else { try Self.server.get() }
         prefix = "t\(Self.prefixes.add(1, ordering: .relaxed).newValue):"
         var configuration = RedisConfiguration(host: "127.0.0.1", port: self.server.port)
-        configuration.commandTimeout = .seconds(5)
+        configuration.commandTimeout = .seconds(30)
         index = RedisTokenIndex(configuration, prefix: prefix)
     }
 

@@ -1,0 +1,387 @@
+// The index role: a thread of its own that applies the records of both topics to a writer.
+//
+// It knows no Kafka. Whoever reads the topics feeds it records with their positions and does what
+// its events say:
+//
+// - `assign` the partitions it is to apply; `readFrom` answers with where to start reading, and
+//   comes again, with a new epoch, whenever the store was away or lost writes. Seek there, and
+//   feed what is read with that epoch; what carries an older one is dropped.
+// - `feed` returns false when enough is waiting: stop reading, keep the batch, and go on at
+//   `roomAvailable`.
+// - `caughtUp` once every partition was read to where it ended when reading began. The builder
+//   then marks the index complete, and `complete` says when it is.
+//
+// Offsets need not be committed anywhere: how far the index is, is written beside it.
+
+public import Base
+public import EventLoop
+internal import JSON
+internal import Synchronization
+
+/// A record of one of the two topics, as it was read.
+public struct IndexInput: Sendable {
+    /// The topic.
+    public var topic: IndexTopic
+    /// Where it stands.
+    public var position: TopicPosition
+    /// The record's key.
+    public var key: [UInt8]?
+    /// The record's value; nil for null.
+    public var value: [UInt8]?
+
+    /// A record.
+    public init(topic: IndexTopic, position: TopicPosition, key: [UInt8]?, value: [UInt8]?) {
+        self.topic = topic
+        self.position = position
+        self.key = key
+        self.value = value
+    }
+}
+
+/// What a builder has to say; delivered on its thread.
+public enum IndexBuilderEvent: Sendable {
+    /// Read these partitions from here, and feed with this epoch.
+    case readFrom([IndexTopicPosition], epoch: UInt64)
+    /// A batch that was refused will be taken now.
+    case roomAvailable
+    /// Everything up to `caughtUp` is applied and the index is marked.
+    case complete
+    /// A record is not readable and was skipped.
+    case unreadable(IndexTopic, TopicPosition, RecordError)
+    /// A record cannot be stored and was skipped.
+    case refused(IndexTopic, TopicPosition, String)
+}
+
+/// How far a builder is.
+public struct IndexProgress: Sendable {
+    /// Next offsets: everything before is applied.
+    public var positions: [IndexTopicPosition] = []
+    /// Records taken and not applied yet.
+    public var waiting = 0
+    /// Changes applied since the start, repetitions included.
+    public var applied: UInt64 = 0
+    /// Records skipped since the start.
+    public var skipped: UInt64 = 0
+}
+
+/// The handle of the index role's thread.
+public final class IndexBuilder: Sendable {
+    fileprivate enum Message: Sendable {
+        case assign([IndexTopicPartition], total: Int)
+        case feed([IndexInput], epoch: UInt64)
+        case caughtUp(epoch: UInt64)
+        case stop
+    }
+
+    private let mailbox: Mailbox<Message>
+    private let shared: BuilderSharing
+    private let thread: LoopThread
+
+    /// Starts the thread. `makeWriter` runs on it; `report` is called on it.
+    public init(
+        name: String = "index", time: any TimeSource = SystemTime.shared,
+        makeWriter: @escaping @Sendable (EventLoop) -> any IndexWriter,
+        report: @escaping @Sendable (IndexBuilderEvent) -> Void
+    ) throws(SystemError) {
+        let mailbox = Mailbox<Message>(capacity: 2 * IndexLimits.recordsQueued)
+        let shared = BuilderSharing()
+        thread = try LoopThread.start(name: name, time: time) { loop in
+            let work = BuilderWork(loop, makeWriter(loop), shared, report)
+            mailbox.attach(to: loop) { work.received($0) }
+        }
+        self.mailbox = mailbox
+        self.shared = shared
+    }
+
+    /// Gives the builder its partitions; `total` is how many both topics have together.
+    public func assign(_ partitions: [IndexTopicPartition], of total: Int) {
+        mailbox.post(.assign(partitions, total: total))
+    }
+
+    /// Feeds records in the order of their offsets; false when enough is waiting already, and
+    /// then nothing was taken.
+    public func feed(_ batch: [IndexInput], epoch: UInt64) -> Bool {
+        guard shared.reserve(batch.count) else { return false }
+        mailbox.post(.feed(batch, epoch: epoch))
+        return true
+    }
+
+    /// Every partition has been read to where it ended when reading began.
+    public func caughtUp(epoch: UInt64) { mailbox.post(.caughtUp(epoch: epoch)) }
+
+    /// How far the builder is.
+    public var progress: IndexProgress { shared.progress.withLock { $0 } }
+
+    /// Stops and waits for the thread. What is in progress is applied again by the next one.
+    public func stop() {
+        mailbox.post(.stop)
+        thread.handle.stop()
+        thread.join()
+    }
+}
+
+/// What the builder's thread and the others share.
+private final class BuilderSharing: Sendable {
+    let progress = Mutex(IndexProgress())
+    private let queued = Atomic<Int>(0)
+    private let isRefusing = Atomic<Bool>(false)
+
+    func reserve(_ count: Int) -> Bool {
+        if queued.load(ordering: .relaxed) >= IndexLimits.recordsQueued {
+            isRefusing.store(true, ordering: .sequentiallyConsistent)
+            // The queue may have drained before it saw the flag.
+            if queued.load(ordering: .sequentiallyConsistent) >= IndexLimits.recordsQueued {
+                return false
+            }
+            isRefusing.store(false, ordering: .sequentiallyConsistent)
+        }
+        queued.add(count, ordering: .sequentiallyConsistent)
+        return true
+    }
+
+    /// Returns whether somebody waits for the room that is there now.
+    func release(_ count: Int) -> Bool {
+        let left = queued.subtract(count, ordering: .sequentiallyConsistent).newValue
+        return left <= IndexLimits.recordsQueued / 2
+            && isRefusing.exchange(false, ordering: .sequentiallyConsistent)
+    }
+
+    var waiting: Int { queued.load(ordering: .relaxed) }
+}
+
+/// The builder on its thread.
+private final class BuilderWork: IndexWriterDelegate {
+    private enum Item {
+        case record(IndexInput)
+        case end
+    }
+
+    private struct Running {
+        var topic: IndexTopic
+        var position: TopicPosition
+        var epoch: UInt64
+    }
+
+    private let loop: EventLoop
+    private let writer: any IndexWriter
+    private let shared: BuilderSharing
+    private let report: @Sendable (IndexBuilderEvent) -> Void
+    private let parser = JSONParser(maximumBytes: IndexLimits.recordBytes)
+    private var epoch: UInt64 = 0
+    private var items: [Item] = []
+    private var nextItem = 0
+    private var running: [UInt64: Running] = [:]
+    private var nextTag: UInt64 = 0
+    private var trackers: [IndexTopicPartition: AppliedOffsets] = [:]
+    private var applied: UInt64 = 0
+    private var skipped: UInt64 = 0
+    private var isPumping = false
+    private lazy var renewTimer = LoopTimer { [unowned self] in renew() }
+
+    init(
+        _ loop: EventLoop, _ writer: any IndexWriter, _ shared: BuilderSharing,
+        _ report: @escaping @Sendable (IndexBuilderEvent) -> Void
+    ) {
+        self.loop = loop
+        self.writer = writer
+        self.shared = shared
+        self.report = report
+        writer.delegate = self
+        loop.schedule(renewTimer, at: loop.now + Self.renewInterval)
+    }
+
+    func received(_ messages: [IndexBuilder.Message]) {
+        for message in messages {
+            switch message {
+            case .assign(let partitions, let total): writer.assign(partitions, of: total)
+            case .feed(let batch, let epoch):
+                if epoch == self.epoch {
+                    for input in batch { items.append(.record(input)) }
+                } else {
+                    release(batch.count)
+                }
+            case .caughtUp(let epoch): if epoch == self.epoch { items.append(.end) }
+            case .stop: stop()
+            }
+        }
+        pump()
+    }
+
+    private func stop() {
+        loop.cancel(renewTimer)
+        writer.stop()
+        items = []
+        nextItem = 0
+    }
+
+    // MARK: - Applying
+
+    private func pump() {
+        // A change may finish within the call that starts it.
+        guard !isPumping else { return }
+        isPumping = true
+        defer { isPumping = false }
+        while nextItem < items.count, running.count < IndexLimits.changesInFlight {
+            switch items[nextItem] {
+            case .record(let input): take(input)
+            case .end:
+                guard running.isEmpty else { return }
+                writer.mark(positions)
+            }
+            nextItem += 1
+        }
+        if nextItem == items.count {
+            items.removeAll(keepingCapacity: true)
+            nextItem = 0
+        } else if nextItem >= Self.compactAt {
+            items.removeFirst(nextItem)
+            nextItem = 0
+        }
+    }
+
+    private func take(_ input: IndexInput) {
+        let place = IndexTopicPartition(input.topic, input.position.partition)
+        trackers[place, default: AppliedOffsets()].started(input.position.offset)
+        nextTag += 1
+        running[nextTag] = Running(topic: input.topic, position: input.position, epoch: epoch)
+        do throws(RecordError) {
+            if let change = try decode(input) {
+                writer.apply(change, at: input.position, tag: nextTag)
+            } else {
+                settle(nextTag)
+            }
+        } catch {
+            skipped += 1
+            report(.unreadable(input.topic, input.position, error))
+            settle(nextTag)
+        }
+    }
+
+    private func decode(_ input: IndexInput) throws(RecordError) -> IndexChange? {
+        let result = Self.lend(input.key) { key in
+            Self.lend(input.value) { value -> Result<IndexChange?, RecordError> in
+                do throws(RecordError) {
+                    switch input.topic {
+                    case .devices:
+                        return .success(
+                            .registration(
+                                try RegistrationRecord.decode(
+                                    key: key, value: value, timestamp: input.position.timestamp,
+                                    parser: parser)))
+                    case .invalidations:
+                        let record = try InvalidationRecord.decode(
+                            key: key, value: value, parser: parser)
+                        return .success(record.map { .invalidation($0) })
+                    }
+                } catch {
+                    return .failure(error)
+                }
+            }
+        }
+        return try result.get()
+    }
+
+    private static func lend<Value>(
+        _ bytes: [UInt8]?, _ body: (UnsafeRawBufferPointer?) -> Value
+    ) -> Value {
+        guard let bytes else { return body(nil) }
+        return bytes.withUnsafeBytes { body($0) }
+    }
+
+    func changeFinished(tag: UInt64, _ result: ChangeResult) {
+        switch result {
+        case .applied: applied += 1
+        case .outdated: break
+        case .refused(let text):
+            skipped += 1
+            if let change = running[tag] {
+                report(.refused(change.topic, change.position, text))
+            }
+        }
+        settle(tag)
+        pump()
+    }
+
+    private func settle(_ tag: UInt64) {
+        guard let change = running.removeValue(forKey: tag) else { return }
+        if change.epoch == epoch {
+            let place = IndexTopicPartition(change.topic, change.position.partition)
+            trackers[place]?.finished(change.position.offset)
+        }
+        release(1)
+    }
+
+    private func release(_ count: Int) {
+        if shared.release(count) { report(.roomAvailable) }
+    }
+
+    // MARK: - Positions
+
+    func applyFrom(_ positions: [IndexTopicPosition]) {
+        epoch += 1
+        let dropped = items[nextItem...].reduce(0) {
+            if case .record = $1 { $0 + 1 } else { $0 }
+        }
+        items.removeAll(keepingCapacity: true)
+        nextItem = 0
+        trackers = [:]
+        for position in positions {
+            trackers[IndexTopicPartition(position.topic, position.partition)] =
+                AppliedOffsets(next: position.nextOffset)
+        }
+        report(.readFrom(positions, epoch: epoch))
+        release(dropped)
+    }
+
+    func markersWritten() { report(.complete) }
+
+    private var positions: [IndexTopicPosition] {
+        trackers.map { place, tracker in
+            IndexTopicPosition(
+                topic: place.topic, partition: place.partition, nextOffset: tracker.next)
+        }
+    }
+
+    private func renew() {
+        let positions = positions
+        writer.renew(positions)
+        shared.progress.withLock { [applied, skipped] in
+            $0 = IndexProgress(
+                positions: positions, waiting: shared.waiting, applied: applied, skipped: skipped)
+        }
+        loop.schedule(renewTimer, at: loop.now + Self.renewInterval)
+    }
+
+    private static let renewInterval = IndexLimits.markerInterval / 4
+    private static let compactAt = 4_096
+}
+
+/// How far a partition is applied while later records may be done before earlier ones.
+internal struct AppliedOffsets {
+    private(set) var next: Int64
+    private var open: [(offset: Int64, isDone: Bool)] = []
+    private var head = 0
+
+    init(next: Int64 = 0) { self.next = next }
+
+    mutating func started(_ offset: Int64) { open.append((offset, false)) }
+
+    mutating func finished(_ offset: Int64) {
+        var low = head
+        var high = open.count
+        while low < high {
+            let middle = (low + high) / 2
+            if open[middle].offset < offset { low = middle + 1 } else { high = middle }
+        }
+        guard low < open.count, open[low].offset == offset else { return }
+        open[low].isDone = true
+        while head < open.count, open[head].isDone {
+            next = max(next, open[head].offset + 1)
+            head += 1
+        }
+        if head == open.count || head >= 1_024 {
+            open.removeFirst(head)
+            head = 0
+        }
+    }
+}

@@ -1,0 +1,250 @@
+// The index in Redis when Redis is away, loses its data, or holds what it should not.
+
+import Base
+import EventLoop
+import Redis
+import RedisServer
+import Testing
+import TokenIndex
+
+/// Runs single commands beside the index.
+private final class Operator: RedisReplyHandler {
+    private let client: RedisClient
+    private let loop: EventLoop
+    private var text: String?
+
+    init(_ server: RedisServer) throws {
+        loop = try EventLoop(name: "operator")
+        var configuration = RedisConfiguration(host: "127.0.0.1", port: server.port)
+        configuration.commandTimeout = .seconds(60)
+        client = RedisClient(configuration, on: loop)
+        client.start()
+    }
+
+    deinit { client.close() }
+
+    @discardableResult
+    func run(_ arguments: String...) throws -> String {
+        text = nil
+        repeat { loop.turn(waitingUpTo: .milliseconds(5)) } while !client.isReady
+        try #require(client.send(arguments, to: self, tag: 0) == nil)
+        while text == nil { loop.turn(waitingUpTo: .milliseconds(50)) }
+        return text ?? ""
+    }
+
+    func replied(_ reply: RedisReply, tag: UInt64) {
+        text = reply.text ?? String(reply.integer ?? 0)
+    }
+
+    func failed(_ error: RedisError, tag: UInt64) { text = "\(error)" }
+}
+
+@Suite struct `The index in Redis` {
+    @Test func `answers a look-up made while Redis was away once it is back and filled`() throws {
+        let server = try RedisServer()
+        let rig = try IndexRig(try RedisStore(server: server))
+        try rig.apply(upload("i1", "u1", token: "T", at: 1))
+        server.kill()
+        let tag = rig.startLookUp("u1")
+        let change = rig.start(upload("i2", "u1", token: "T2", at: 1))
+        try rig.turn {
+            if case .disconnected = rig.reader.readiness { return true }
+            return false
+        }
+        try server.start()
+        // It came back empty: the look-up goes on waiting, and everything is asked for again.
+        try rig.turn { rig.assignments.count == 2 && rig.result(of: change) != nil }
+        #expect(rig.assignments[1].allSatisfy { $0.nextOffset == 0 })
+        for _ in 0..<10 { rig.loop.turn(waitingUpTo: .milliseconds(20)) }
+        #expect(rig.answer(of: tag) == nil && !rig.reader.isReady)
+        try rig.apply(upload("i1", "u1", token: "T", at: 1))
+        rig.writer.mark(rig.positions(5))
+        try rig.turn { rig.answer(of: tag) != nil }
+        #expect(try rig.ids("u1") == ["app/i1", "app/i2"])
+        #expect(rig.reader.isReady)
+    }
+
+    @Test func `notices a FLUSHALL before it believes an empty answer`() throws {
+        let server = try RedisServer()
+        let rig = try IndexRig(try RedisStore(server: server))
+        try rig.apply(upload("i1", "u1", token: "T", at: 1))
+        #expect(try rig.ids("u1") == ["app/i1"])
+        try Operator(server).run("FLUSHALL")
+        let tag = rig.startLookUp("u1")
+        try rig.turn { rig.assignments.count == 2 }
+        #expect(rig.answer(of: tag) == nil)
+        try rig.apply(upload("i1", "u1", token: "T", at: 1))
+        rig.writer.mark(rig.positions(5))
+        try rig.turn { rig.answer(of: tag) != nil }
+        guard case .addresses(let found, _, _)? = rig.answer(of: tag) else {
+            Issue.record("not answered with addresses")
+            return
+        }
+        #expect(found.count == 1)
+    }
+
+    @Test func `distrusts a bucket whose marker fell behind and resumes from there`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let rig = try IndexRig(store)
+        rig.writer.renew(rig.positions(200))
+        let key = "\(store.prefix){b17}:m"
+        let administrator = try Operator(server)
+        try rig.turn { (try? administrator.run("HGET", key, "d0")) == "200" }
+        try administrator.run("HSET", key, "d0", "150")
+        try rig.turn { rig.assignments.count == 2 }
+        let offsets = rig.assignments[1].sorted { $0.topic.rawValue < $1.topic.rawValue }
+        #expect(offsets.map(\.nextOffset) == [150, 200])
+        #expect(try administrator.run("HGET", key, "c") == "0")
+        rig.writer.mark(rig.positions(210))
+        try rig.turn { (try? administrator.run("HGET", key, "c")) == "1" }
+    }
+
+    @Test func `resumes a successor from what the markers say`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let first = try IndexRig(store)
+        let second = try IndexRig(store, isComplete: false)
+        _ = first
+        second.writer.assign(IndexRig.partitions, of: 2)
+        try second.turn { second.assignments.count == 1 }
+        #expect(second.assignments[0].allSatisfy { $0.nextOffset == 100 })
+        try second.turn { second.reader.isReady }
+    }
+
+    @Test func `is complete only when every writer has marked its partitions`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let rig = try IndexRig(store, isComplete: false)
+        let other = try IndexRig(store, isComplete: false)
+        for (rig, partition) in [(rig, Int32(0)), (other, 1)] {
+            rig.writer.assign(
+                [.init(.devices, partition), .init(.invalidations, partition)], of: 4)
+            try rig.turn { rig.assignments.count == 1 }
+            #expect(!rig.reader.isReady)
+            rig.writer.mark([])
+            try rig.turn { rig.marks == 1 }
+        }
+        try rig.turn { rig.reader.isReady }
+    }
+
+    @Test func `repeats a look-up at once when an idle connection was cut`() throws {
+        let server = try RedisServer()
+        let rig = try IndexRig(try RedisStore(server: server))
+        try rig.apply(upload("i1", "u1", token: "T", at: 1))
+        #expect(try rig.ids("u1") == ["app/i1"])
+        try Operator(server).run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        #expect(try rig.ids("u1") == ["app/i1"])
+    }
+
+    @Test func `loses one user only when a key has the wrong type`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let rig = try IndexRig(store)
+        try rig.apply(upload("i1", "u1", token: "T1", at: 1))
+        try rig.apply(upload("i2", "u2", token: "T2", at: 1))
+        let administrator = try Operator(server)
+        let key = try administrator.run(
+            "EVAL", "return redis.call('KEYS', ARGV[1])[1]", "0", "\(store.prefix)*:u:app:u1")
+        #expect(key.hasSuffix(":u:app:u1"))
+        try administrator.run("SET", key, "not a hash")
+        guard case .unavailable(.unreadable(let text)) = try rig.lookUp("u1") else {
+            Issue.record("answered from a key that is not a hash")
+            return
+        }
+        #expect(text == "WRONGTYPE")
+        #expect(try rig.ids("u2") == ["app/i2"])
+        let result = try rig.apply(upload("i1", "u1", token: "T1", at: 2, version: 2))
+        #expect(result == .refused("Redis refuses it: WRONGTYPE"))
+        #expect(try rig.apply(upload("i2", "u2", token: "T3", at: 2, version: 2)) == .applied)
+        try rig.turn { rig.reader.isReady }
+    }
+
+    @Test func `does not believe an entry that names another user`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let rig = try IndexRig(store)
+        try rig.apply(upload("i1", "u1", token: "T1", at: 1))
+        try rig.apply(upload("i2", "u2", token: "T2", at: 1))
+        let swap = """
+            local a, b = redis.call('KEYS', ARGV[1] .. '*:u:app:u1')[1],
+              redis.call('KEYS', ARGV[1] .. '*:u:app:u2')[1]
+            redis.call('HSET', a, 'app/i2', redis.call('HGET', b, 'app/i2'))
+            return 'done'
+            """
+        #expect(try Operator(server).run("EVAL", swap, "0", store.prefix) == "done")
+        guard case .unavailable(.unreadable) = try rig.lookUp("u1") else {
+            Issue.record("handed out another user's device")
+            return
+        }
+    }
+
+    @Test func `hands out the newest of a hundred thousand and answers others meanwhile`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let rig = try IndexRig(store)
+        try rig.apply(upload("i1", "crowd", token: "T", at: 5_000_000))
+        try rig.apply(upload("i2", "u2", token: "T2", at: 1))
+        // Copies under other ids, each registered at a time of its own: bytes 44 to 51 of the
+        // stored form.
+        let fill = """
+            local key = redis.call('KEYS', ARGV[1] .. '*:u:app:crowd')[1]
+            local value = redis.call('HGET', key, 'app/i1')
+            local colon = value:find(':')
+            local head, tail = value:sub(1, colon + 44), value:sub(colon + 53)
+            for n = 1, 99999 do
+              redis.call('HSET', key, 'app/x' .. n, head .. struct.pack('<I8', n) .. tail)
+            end
+            return 'done'
+            """
+        #expect(try Operator(server).run("EVAL", fill, "0", store.prefix) == "done")
+        let crowd = rig.startLookUp("crowd")
+        let other = rig.startLookUp("u2")
+        try rig.turn { rig.answer(of: other) != nil }
+        guard case .addresses(let found, let dropped, _)? = rig.answer(of: crowd) else {
+            Issue.record("not answered with addresses")
+            return
+        }
+        #expect(found.count == 1_000 && dropped == 99_000)
+        #expect(found.contains { $0.addressID == "app/i1" })
+        #expect(found.allSatisfy { $0.registeredAt.value > 99_000 })
+    }
+
+    @Test func `warns of a server that evicts and repeats a write that was refused`() throws {
+        let server = try RedisServer(arguments: ["--maxmemory-policy", "allkeys-lru"])
+        let store = try RedisStore(server: server)
+        let loop = try EventLoop(name: "warnings")
+        var warnings: [String] = []
+        let writer = store.index.writer(on: loop, warning: { warnings.append($0) })
+        while warnings.isEmpty { loop.turn(waitingUpTo: .milliseconds(50)) }
+        writer.stop()
+        #expect(warnings[0].contains("allkeys-lru") && warnings[0].contains("noeviction"))
+
+        let administrator = try Operator(server)
+        try administrator.run("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        let rig = try IndexRig(store)
+        try rig.apply(upload("i1", "u1", token: "T", at: 1))
+        try administrator.run("CONFIG", "SET", "maxmemory", "1")
+        let change = rig.start(verdict(.invalidate, "i1", token: "T", asOf: 2))
+        for _ in 0..<20 { rig.loop.turn(waitingUpTo: .milliseconds(20)) }
+        #expect(rig.result(of: change) == nil)
+        try administrator.run("CONFIG", "SET", "maxmemory", "0")
+        try rig.turn { rig.result(of: change) != nil }
+        #expect(rig.result(of: change) == .applied)
+        #expect(try rig.ids("u1") == [])
+    }
+
+    @Test func `refuses more look-ups than may wait, and keeps those that do`() throws {
+        let server = try RedisServer()
+        let rig = try IndexRig(try RedisStore(server: server), isComplete: false)
+        let tags = (0..<IndexLimits.lookUpsOpen).map { rig.startLookUp("u\($0)") }
+        let refused = rig.startLookUp("one more")
+        try rig.turn { rig.answer(of: refused) != nil }
+        guard case .unavailable(.tooManyWaiting)? = rig.answer(of: refused) else {
+            Issue.record("taken")
+            return
+        }
+        try rig.markComplete()
+        try rig.turn { tags.allSatisfy { rig.answer(of: $0) != nil } }
+    }
+}

@@ -1,0 +1,230 @@
+// The index role, fed as a consumer feeds it.
+
+import Base
+import EventLoop
+import RedisServer
+import Synchronization
+import Testing
+
+@testable import TokenIndex
+
+/// Two topics and a reader of them that does what the builder's events ask.
+private final class Topics: Sendable {
+    private struct State: Sendable {
+        var records: [IndexTopicPartition: [IndexInput]] = [:]
+        var cursors: [IndexTopicPartition: Int64] = [:]
+        var epoch: UInt64 = 0
+        var isAtEnd = true
+        var events: [IndexBuilderEvent] = []
+        var completions = 0
+        var restarts = 0
+        var rooms = 0
+    }
+
+    private let state = Mutex(State())
+    private let changed = Semaphore()
+
+    func append(_ topic: IndexTopic, _ key: String, _ value: String?, partition: Int32 = 0) {
+        state.withLock { state in
+            let place = IndexTopicPartition(topic, partition)
+            let offset = Int64(state.records[place, default: []].count)
+            state.records[place, default: []].append(
+                IndexInput(
+                    topic: topic,
+                    position: TopicPosition(
+                        partition: partition, offset: offset, timestamp: offset),
+                    key: Array(key.utf8), value: value.map { Array($0.utf8) }))
+            state.isAtEnd = false
+        }
+    }
+
+    func heard(_ event: IndexBuilderEvent) {
+        state.withLock { state in
+            switch event {
+            case .readFrom(let positions, let epoch):
+                state.epoch = epoch
+                state.isAtEnd = false
+                state.restarts += 1
+                state.cursors = [:]
+                for position in positions {
+                    let place = IndexTopicPartition(position.topic, position.partition)
+                    state.cursors[place] = position.nextOffset
+                }
+            case .complete: state.completions += 1
+            case .roomAvailable: state.rooms += 1
+            case .unreadable, .refused: state.events.append(event)
+            }
+        }
+        changed.signal()
+    }
+
+    /// Feeds what there is, in small batches.
+    func pump(_ builder: IndexBuilder, batch size: Int = 50) {
+        while true {
+            let (batch, epoch, isAtEnd) = state.withLock { state in
+                var open: ArraySlice<IndexInput> = []
+                for (place, cursor) in state.cursors where open.isEmpty {
+                    open = state.records[place, default: []].dropFirst(Int(cursor))
+                }
+                return (Array(open.prefix(size)), state.epoch, state.isAtEnd)
+            }
+            if batch.isEmpty {
+                if !isAtEnd && epoch > 0 {
+                    state.withLock { $0.isAtEnd = true }
+                    builder.caughtUp(epoch: epoch)
+                }
+                return
+            }
+            guard builder.feed(batch, epoch: epoch) else {
+                return
+            }
+            state.withLock { state in
+                guard state.epoch == epoch else { return }
+                for input in batch {
+                    let place = IndexTopicPartition(input.topic, input.position.partition)
+                    state.cursors[place] = input.position.offset + 1
+                }
+            }
+        }
+    }
+
+    /// Pumps at every event until something is so.
+    func run(_ builder: IndexBuilder, until condition: (Topics) -> Bool) throws {
+        let deadline = SystemTime.shared.monotonic + .seconds(60)
+        while !condition(self) {
+            pump(builder)
+            _ = changed.wait(upTo: .milliseconds(20))
+            try #require(SystemTime.shared.monotonic < deadline, "nothing happened in time")
+        }
+    }
+
+    /// Waits for an event.
+    func wait() { _ = changed.wait(upTo: .milliseconds(20)) }
+
+    var completions: Int { state.withLock { $0.completions } }
+    var restarts: Int { state.withLock { $0.restarts } }
+    var rooms: Int { state.withLock { $0.rooms } }
+    var complaints: [IndexBuilderEvent] { state.withLock { $0.events } }
+    func inputs(_ place: IndexTopicPartition) -> [IndexInput] {
+        state.withLock { $0.records[place, default: []] }
+    }
+}
+
+private func device(_ install: String, _ user: String, _ token: String, _ time: Int) -> String {
+    """
+    {"v":1,"app":"app","install_id":"\(install)","user_id":"\(user)","platform":"android",
+     "gateway":"fcm","environment":"none","token":"\(token)","registered_at":\(time)}
+    """
+}
+
+@Suite struct `The index builder` {
+    private static let partitions = [
+        IndexTopicPartition(.devices, 0), IndexTopicPartition(.invalidations, 0),
+    ]
+
+    @Test func `applies both topics, skips what it cannot read and marks the end`() throws {
+        let index = InMemoryTokenIndex()
+        let topics = Topics()
+        topics.append(.devices, "app/i1", device("i1", "u1", "t1", 10))
+        topics.append(.devices, "app/i2", "{ not json")
+        topics.append(.devices, "app/i3", device("i4", "u1", "t3", 10))
+        topics.append(.devices, "app/i5", device("i5", "u1", "t5", 10))
+        topics.append(
+            .invalidations, "app/i5",
+            #"{"app":"app","install_id":"i5","verdict":"invalidate","reason":"x","as_of":20}"#)
+        topics.append(.invalidations, "app/i1", nil)
+        let builder = try IndexBuilder(
+            makeWriter: { _ in index.writer() }, report: { topics.heard($0) })
+        defer { builder.stop() }
+        builder.assign(Self.partitions, of: 2)
+        try topics.run(builder) { $0.completions == 1 }
+        let found = index.addresses(app: "app", userID: "u1").addresses
+        #expect(found.map(\.addressID) == ["app/i1"])
+        #expect(index.isComplete)
+        #expect(topics.complaints.count == 2)
+        try topics.run(builder) { _ in builder.progress.positions.count == 2 }
+        let positions = builder.progress.positions.sorted { $0.topic.rawValue < $1.topic.rawValue }
+        #expect(positions.map(\.nextOffset) == [4, 2])
+        #expect(builder.progress.applied == 3 && builder.progress.skipped == 2)
+        topics.append(.devices, "app/i1", nil)
+        try topics.run(builder) { _ in index.addressCount == 0 }
+    }
+
+    @Test func `refuses batches while enough is waiting and says when there is room`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let topics = Topics()
+        for install in 0..<(IndexLimits.recordsQueued + 2_000) {
+            topics.append(.devices, "app/i\(install)", device("i\(install)", "u", "t\(install)", 1))
+        }
+        let index = store.index
+        let builder = try IndexBuilder(
+            makeWriter: { index.writer(on: $0) }, report: { topics.heard($0) })
+        defer { builder.stop() }
+        builder.assign(Self.partitions, of: 2)
+        try topics.run(builder) { $0.restarts == 1 }
+        server.freeze()
+        let batches = topics.inputs(IndexTopicPartition(.devices, 0))
+        var taken = 0
+        while builder.feed(Array(batches[taken..<taken + 64]), epoch: 1) { taken += 64 }
+        #expect(taken >= IndexLimits.recordsQueued && taken < batches.count)
+        #expect(topics.rooms == 0)
+        server.thaw()
+        while topics.rooms == 0 { topics.wait() }
+        #expect(builder.feed([batches[taken]], epoch: 1))
+    }
+
+    @Test func `fills a Redis that is killed and comes back empty in the middle`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let topics = Topics()
+        var expected: [String: Int] = [:]
+        for round in 0..<3 {
+            for install in 0..<400 {
+                let user = "u\((install * 7 + round * 13) % 90)"
+                topics.append(
+                    .devices, "app/i\(install)",
+                    device("i\(install)", user, "t\(install)", round + 1))
+                if round == 2 { expected[user, default: 0] += 1 }
+            }
+        }
+        let index = store.index
+        let builder = try IndexBuilder(
+            makeWriter: { index.writer(on: $0) }, report: { topics.heard($0) })
+        defer { builder.stop() }
+        builder.assign(Self.partitions, of: 2)
+        try topics.run(builder) { _ in builder.progress.applied > 100 }
+        server.kill()
+        try server.start()
+        try topics.run(builder) { $0.restarts == 2 }
+        let completions = topics.completions
+        try topics.run(builder) { $0.completions > completions }
+        let rig = try IndexRig(store, isComplete: false)
+        for user in 0..<90 {
+            let count = try rig.ids("u\(user)").count
+            #expect(count == expected["u\(user)", default: 0], "u\(user)")
+        }
+    }
+}
+
+@Suite struct `Applied offsets` {
+    @Test(arguments: 0..<50 as Range<UInt64>)
+    func `are the lowest that is open`(seed: UInt64) {
+        var random = SeededRandom(seed: seed)
+        var offsets = AppliedOffsets(next: 5)
+        var open: [Int64] = []
+        var last: Int64 = 4
+        for _ in 0..<300 {
+            if Bool.random(using: &random) || open.isEmpty {
+                last += Int64.random(in: 1...3, using: &random)
+                offsets.started(last)
+                open.append(last)
+            } else {
+                let place = Int.random(in: 0..<open.count, using: &random)
+                offsets.finished(open.remove(at: place))
+            }
+            if open.isEmpty { #expect(offsets.next == last + 1, "seed \(seed)") }
+            if let lowest = open.min() { #expect(offsets.next <= lowest, "seed \(seed)") }
+        }
+    }
+}

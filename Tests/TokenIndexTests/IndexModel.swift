@@ -1,0 +1,163 @@
+// What the index must show after a history, computed in the plainest way: from the whole history
+// at once, with no state carried from record to record but what the rules speak of.
+
+import Base
+import Testing
+import TokenIndex
+
+/// A record of a history: which topic and partition it is in follows from its key.
+struct HistoryRecord {
+    var change: IndexChange
+    var position: TopicPosition
+}
+
+struct IndexModel {
+    private struct Address {
+        var id: AddressID
+        var current: DeviceAddress?
+        var newestTime: Int64
+        var newestUser: String?
+        var hasBeenAccepted = false
+    }
+
+    private var listed: [String: [String]] = [:]
+
+    init(_ history: [HistoryRecord]) {
+        var addresses: [AddressID: Address] = [:]
+        var claims: [String: [(Int64, AddressID)]] = [:]
+        for record in history {
+            guard case .registration(let registration) = record.change else { continue }
+            let id = registration.addressID
+            var address = addresses[id] ?? Address(id: id, newestTime: .min)
+            switch registration {
+            case .gone: address.current = nil
+            case .registered(let upload):
+                if let current = address.current, upload.version < current.version { break }
+                address.current = upload
+                address.newestTime = max(address.newestTime, record.position.timestamp)
+                address.newestUser = upload.userID
+                address.hasBeenAccepted = true
+                claims[Self.slot(upload), default: []].append((upload.registeredAt.value, id))
+            }
+            addresses[id] = address
+        }
+        for address in addresses.values {
+            guard let current = address.current else { continue }
+            let owner =
+                addresses.values
+                .filter { $0.id.installID == address.id.installID && $0.hasBeenAccepted }
+                .max { ($0.newestTime, $0.id) < ($1.newestTime, $1.id) }?.newestUser
+            let holder = claims[Self.slot(current)]?.max { $0 < $1 }?.1
+            guard let owner, holder == address.id, !Self.isBlocked(current, history) else {
+                continue
+            }
+            listed[owner, default: []].append(address.id.text)
+        }
+    }
+
+    func ids(_ userID: String) -> [String] { (listed[userID] ?? []).sorted() }
+
+    private static func slot(_ address: DeviceAddress) -> String {
+        "\(address.gateway) \(address.environment) \(address.token)"
+    }
+
+    private static func isBlocked(_ address: DeviceAddress, _ history: [HistoryRecord]) -> Bool {
+        var last: InvalidationRecord?
+        for record in history {
+            guard case .invalidation(var verdict) = record.change,
+                verdict.addressID == address.id
+            else { continue }
+            if let last, last.verdict != .release, verdict.verdict != .release,
+                last.tokenHash == verdict.tokenHash
+            {
+                verdict.asOf = max(verdict.asOf, last.asOf)
+            }
+            last = verdict
+        }
+        guard let last, last.verdict != .release else { return false }
+        return address.registeredAt <= last.asOf
+            && (last.tokenHash == nil || last.tokenHash == address.tokenHash)
+    }
+}
+
+/// Histories drawn from a seed: few installs, tokens and users, so that they get in each other's
+/// way.
+struct HistoryMaker {
+    static let users = ["u1", "u2", "u3"]
+    static let partitions: [IndexTopicPartition] = [
+        IndexTopicPartition(.devices, 0), IndexTopicPartition(.devices, 1),
+        IndexTopicPartition(.invalidations, 0),
+    ]
+    private static let keys: [(install: String, kind: String, partition: Int32)] = [
+        ("a", "alert", 0), ("a", "voip", 1), ("b", "alert", 1), ("b", "voip", 0),
+        ("c", "alert", 0),
+    ]
+    private var offsets: [IndexTopicPartition: Int64] = [:]
+
+    /// The records in the order they were produced.
+    static func make(_ count: Int, _ random: inout SeededRandom) -> [HistoryRecord] {
+        var maker = HistoryMaker()
+        return (0..<count).map { maker.record(time: Int64($0), &random) }
+    }
+
+    private mutating func record(
+        time: Int64, _ random: inout SeededRandom
+    ) -> HistoryRecord {
+        let key = Self.keys[Int.random(in: 0..<Self.keys.count, using: &random)]
+        let token = ["T1", "T2"][Int.random(in: 0..<2, using: &random)]
+        let moment = Int64.random(in: 0..<12, using: &random)
+        let change: IndexChange
+        switch Int.random(in: 0..<10, using: &random) {
+        case 0: change = gone(key.install, kind: key.kind)
+        case 1, 2:
+            let kinds: [TokenVerdict] = [.invalidate, .suspend, .release]
+            change = verdict(
+                kinds[Int.random(in: 0..<3, using: &random)], key.install,
+                token: Bool.random(using: &random) ? token : nil, asOf: moment, kind: key.kind)
+        default:
+            let user = Int.random(in: 0...Self.users.count, using: &random)
+            change = upload(
+                key.install, user < Self.users.count ? Self.users[user] : nil, token: token,
+                at: moment, version: Int64.random(in: 1...4, using: &random), kind: key.kind)
+        }
+        let place =
+            if case .invalidation = change { Self.partitions[2] } else {
+                IndexTopicPartition(.devices, key.partition)
+            }
+        let offset = offsets[place, default: 0]
+        offsets[place] = offset + Int64.random(in: 1...3, using: &random)
+        // Producers' clocks are not exact: some records share a moment.
+        let position = TopicPosition(
+            partition: place.partition, offset: offset, timestamp: 1_000 + time / 2)
+        return HistoryRecord(change: change, position: position)
+    }
+
+    /// The order in which an index might see a history: partitions mixed at random, each in
+    /// order, with replays from earlier offsets in between.
+    static func arrivals(
+        _ history: [HistoryRecord], _ random: inout SeededRandom
+    ) -> [HistoryRecord] {
+        let queues = partitions.map { partition in
+            history.filter { partition == self.partition(of: $0) }
+        }
+        var cursors = queues.map { _ in 0 }
+        var seen: [HistoryRecord] = []
+        while true {
+            let open = queues.indices.filter { cursors[$0] < queues[$0].count }
+            guard !open.isEmpty else { return seen }
+            let queue = open[Int.random(in: 0..<open.count, using: &random)]
+            seen.append(queues[queue][cursors[queue]])
+            cursors[queue] += 1
+            if Int.random(in: 0..<12, using: &random) == 0 {
+                cursors[queue] = Int.random(in: 0...cursors[queue], using: &random)
+            }
+        }
+    }
+
+    static func partition(of record: HistoryRecord) -> IndexTopicPartition {
+        if case .invalidation = record.change {
+            return IndexTopicPartition(.invalidations, record.position.partition)
+        }
+        return IndexTopicPartition(.devices, record.position.partition)
+    }
+}

@@ -18,9 +18,10 @@ using namespace simdjson;
 
 namespace {
 
-// The smallest buffer, and the smallest node table: both grow by doubling.
-constexpr size_t minimum_bytes = 4096;
-constexpr uint32_t minimum_nodes = 256;
+// The smallest buffer, and the smallest node table: both grow by doubling. Small, because a
+// program may keep a parser for each of thousands of documents.
+constexpr size_t minimum_bytes = 1024;
+constexpr uint32_t minimum_nodes = 64;
 
 inline bool is_space(uint8_t byte) {
     return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
@@ -110,7 +111,7 @@ bool csimdjson_parser::make_room(size_t length) {
     if (memory == nullptr) return false;
     buffer = memory;
     capacity = larger;
-    return parser.allocate(larger, DEFAULT_MAX_DEPTH) == SUCCESS;
+    return parser.allocate(larger, max_depth) == SUCCESS;
 }
 
 bool csimdjson_parser::append(uint32_t kind, const uint8_t *text, size_t text_length,

@@ -65,10 +65,15 @@ public final class EventLoop {
     /// The loop's name, also its thread's.
     public let name: String
 
+    // Unchecked: read many times per push, written only by the loop itself between turns' stages;
+    // a check at run time costs more than the read.
+
     /// The monotonic time of this turn.
+    @exclusivity(unchecked)
     public private(set) var now: MonotonicTime
 
     /// The wall-clock time of this turn.
+    @exclusivity(unchecked)
     public private(set) var wall: UnixMillis
 
     /// Jitter for what runs on this loop.

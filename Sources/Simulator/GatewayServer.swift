@@ -140,7 +140,7 @@ extension GatewayServer: ServerConnectionDelegate {
         guard state.idlePings > Limits.fcmIdlePings else { return }
         violated("PING while idle")
         connection.goAway(
-            lastStream: connection.highestStream, code: HTTP2ErrorCode.enhanceYourCalm,
+            lastStream: connection.highestStream, code: ErrorCode.enhanceYourCalm.value,
             debug: "too_many_pings")
         connection.close()
     }
@@ -199,7 +199,7 @@ extension GatewayServer {
         _ effect: FaultEffect, _ stream: Int32, _ connection: ServerConnection, _ delay: TimeSpan
     ) {
         switch effect {
-        case .refuse: connection.reset(stream, codes: [HTTP2ErrorCode.refusedStream], after: delay)
+        case .refuse: connection.reset(stream, codes: [ErrorCode.refusedStream.value], after: delay)
         case .reset(let codes, _): connection.reset(stream, codes: codes, after: delay)
         case .playDead(_, let readingOn): connection.playDead(readingOn: readingOn)
         case .cut:

@@ -21,10 +21,10 @@ private final class Reflector: ServerConnectionDelegate {
         if !indexing.isEmpty { seen.add("never indexed: \(indexing.joined(separator: " "))") }
         let stream = request.stream
         switch path {
-        case "/refuse": connection.reset(stream, codes: [HTTP2ErrorCode.refusedStream])
+        case "/refuse": connection.reset(stream, codes: [ErrorCode.refusedStream.value])
         case "/twice":
             connection.reset(
-                stream, codes: [HTTP2ErrorCode.refusedStream, HTTP2ErrorCode.streamClosed])
+                stream, codes: [ErrorCode.refusedStream.value, ErrorCode(0x5).value])
         case "/late":
             connection.respond(
                 ServerResponse(status: 200, text: "late"), on: stream, after: .milliseconds(30))

@@ -26,7 +26,7 @@ import Testing
         client.request(stream: 3, path: Self.path)
         let goAway = client.frames { $0.type == 7 }.last
         #expect(goAway?.type == 7)
-        #expect(goAway?.word(at: 4) == HTTP2ErrorCode.protocolError)
+        #expect(goAway?.word(at: 4) == ErrorCode.protocolError.value)
         #expect(
             fixture.simulator.journal.counters.violations == [
                 "apns-production: more streams than the limit": 1
@@ -44,7 +44,7 @@ import Testing
         client.request(stream: 3, path: Self.path)
         let reset = client.frames { $0.type == 3 }.last
         #expect(reset?.stream == 3)
-        #expect(reset?.word(at: 0) == HTTP2ErrorCode.refusedStream)
+        #expect(reset?.word(at: 0) == ErrorCode.refusedStream.value)
         let words = "apns-production: streams before the first SETTINGS were acknowledged"
         #expect(fixture.simulator.journal.counters.violations == [words: 1])
     }
@@ -84,7 +84,7 @@ import Testing
         #expect(answer?.payload == [1, 2, 3, 4, 5, 6, 7, 8])
         client.frame(type: 6, [1, 2, 3, 4, 5, 6, 7, 8])
         let goAway = client.frames { $0.type == 7 }.last
-        #expect(goAway?.word(at: 4) == HTTP2ErrorCode.enhanceYourCalm)
+        #expect(goAway?.word(at: 4) == ErrorCode.enhanceYourCalm.value)
         #expect(
             goAway.map { String(decoding: $0.payload[8...], as: UTF8.self) } == "too_many_pings")
         #expect(client.frames { _ in false }.isEmpty)
@@ -138,7 +138,7 @@ import Testing
         fixture.time.advance(by: .seconds(241))
         fixture.simulator.wake()
         let goAway = client.frames { $0.type == 7 }.last
-        #expect(goAway?.word(at: 4) == HTTP2ErrorCode.noError)
+        #expect(goAway?.word(at: 4) == ErrorCode.noError.value)
         #expect(
             goAway.map { String(decoding: $0.payload[8...], as: UTF8.self) } == "session_timed_out")
     }

@@ -43,7 +43,7 @@ extension ServerConnection {
     /// Sends GOAWAY and keeps the connection open. Streams above `lastStream` are not processed
     /// from now on. The first step of a graceful shutdown names the highest stream id there is.
     public func goAway(
-        lastStream: Int32 = .max, code: UInt32 = HTTP2ErrorCode.noError, debug: String = ""
+        lastStream: Int32 = .max, code: UInt32 = ErrorCode.noError.value, debug: String = ""
     ) {
         guard phase == .open else { return }
         session.lastProcessedStream = min(session.lastProcessedStream, lastStream)

@@ -64,21 +64,3 @@ public enum ServerEvent: Sendable, Hashable {
     /// The peer sent GOAWAY.
     case goAwayReceived(code: UInt32)
 }
-
-/// Error codes of HTTP/2 (RFC 9113, section 7).
-public enum HTTP2ErrorCode {
-    /// Not an error.
-    public static let noError: UInt32 = 0x0
-    /// The peer broke the protocol.
-    public static let protocolError: UInt32 = 0x1
-    /// A fault of the sender of the frame.
-    public static let internalError: UInt32 = 0x2
-    /// The stream is already closed.
-    public static let streamClosed: UInt32 = 0x5
-    /// The stream was refused before any processing.
-    public static let refusedStream: UInt32 = 0x7
-    /// The stream is no longer needed.
-    public static let cancel: UInt32 = 0x8
-    /// The peer is sending too much.
-    public static let enhanceYourCalm: UInt32 = 0xB
-}

@@ -1,7 +1,7 @@
-/// Finds the name that somebody probably meant.
-internal enum NearestName {
+/// Finds the name that somebody probably meant: a key, an option, a command.
+public enum NearestName {
     /// The candidate with the fewest edits to `name`, if they are few for its length.
-    static func find(_ name: String, among candidates: [String]) -> String? {
+    public static func find(_ name: String, among candidates: [String]) -> String? {
         let limit = max(1, name.utf8.count / 3)
         var best: (name: String, edits: Int)?
         for candidate in candidates {

@@ -70,7 +70,9 @@ internal enum ResultRecord {
         object.string("platform", address.platform)
         if let version = address.appVersion { object.string("app_version", version) }
         scratch.removeAll()
-        address.withTokenHash { scratch.append(hex: $0) }
+        address.withTokenHash {
+            scratch.append(hex: UnsafeRawBufferPointer(rebasing: $0.prefix(4)))
+        }
         object.string("token_hash", scratch.bytes)
         object.integer("target_index", Int64(index))
         writeOutcome(settlement.outcome, settlement.reason?.rawValue, &object)

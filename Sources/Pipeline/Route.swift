@@ -52,7 +52,7 @@ extension EventEnvelope {
 extension EventContent {
     /// CloudEvents and bare envelopes carry only data: content is looked for in it, under the
     /// same names, and a payload with a title or a body is a notification itself.
-    fileprivate mutating func takeFromPayload() {
+    internal mutating func takeFromPayload() {
         guard let payload else { return }
         func object(_ name: StaticString) -> JSONValue? {
             payload[name].flatMap { $0.isObject ? $0 : nil }

@@ -501,14 +501,18 @@ def event(id, user, **fields):
 
 def latency(low, high):
     """A script of faults: answers take that many milliseconds."""
-    return {"latency_ms": [low, high]}
+    return {"rules": [{"effect": {"delay_ms": [low, high]}}]}
 
 
 def dead_tokens(mark, latency_ms=None):
     """A script of faults: tokens that start with the mark are dead."""
-    return {
-        **({"latency_ms": list(latency_ms)} if latency_ms else {}),
-        "rules": [{"token_prefix": mark, "answer": "unregistered"}]}
+    rules = latency(*latency_ms)["rules"] if latency_ms else []
+    gone = [
+        (["apns-production", "apns-sandbox"], {"status": 410, "reason": "Unregistered"}),
+        (["fcm"], {"status": 404, "reason": "UNREGISTERED"})]
+    return {"rules": rules + [
+        {"service": services, "token_prefix": mark, "effect": {"answer": answer}}
+        for services, answer in gone]}
 
 
 def message_id(entry):

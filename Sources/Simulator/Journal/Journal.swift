@@ -23,6 +23,7 @@ public final class Journal: Sendable {
         var acceptedByMessage: [String: Int] = [:]
         var authorizations: Set<String> = []
         var waiters: [Waiter] = []
+        var observer: (@Sendable (JournalEntry) -> Void)?
     }
 
     private struct Waiter: Sendable {
@@ -52,6 +53,12 @@ public final class Journal: Sendable {
     /// The requests kept that carried a message id.
     public func entries(messageID: String) -> [JournalEntry] {
         state.withLock { $0.entries.filter { $0.messageID == messageID } }
+    }
+
+    /// Hands every entry from now on to `observer`, in order, on the services' threads, before its
+    /// answer leaves. Call it before the first request; it must be quick.
+    public func observe(_ observer: @escaping @Sendable (JournalEntry) -> Void) {
+        state.withLock { $0.observer = observer }
     }
 
     /// How many requests for a token were received.
@@ -84,9 +91,9 @@ public final class Journal: Sendable {
     /// Forgets everything.
     public func clear() {
         state.withLock { state in
-            let waiters = state.waiters
+            let (waiters, observer) = (state.waiters, state.observer)
             state = State()
-            state.waiters = waiters
+            (state.waiters, state.observer) = (waiters, observer)
         }
     }
 
@@ -113,6 +120,7 @@ extension Journal {
 
     func record(_ entry: JournalEntry) {
         state.withLock { state in
+            state.observer?(entry)
             Self.count(entry, in: &state.counters)
             if entry.service != .oauth { state.authorizations.insert(entry.authorization) }
             if keepsEntries {

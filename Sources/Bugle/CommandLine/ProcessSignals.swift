@@ -1,0 +1,58 @@
+internal import Base
+internal import Glibc
+
+/// The signals of the process. They are blocked before any thread exists, so that every thread,
+/// those of C libraries too, inherits that, and the main thread takes them when it waits.
+internal enum ProcessSignals {
+    /// Call first, on the main thread.
+    static func prepare() {
+        var set = awaited
+        pthread_sigmask(SIG_BLOCK, &set, nil)
+        // A peer that closes its socket is an error of a write, not the end of the process.
+        signal(SIGPIPE, SIG_IGN)
+    }
+
+    /// Waits for SIGTERM, SIGINT or SIGHUP; nil when the span has passed.
+    static func wait(upTo span: TimeSpan) -> Int32? {
+        var set = awaited
+        let nanos = max(span.nanos, 0)
+        var limit = timespec(
+            tv_sec: Int(nanos / 1_000_000_000), tv_nsec: Int(nanos % 1_000_000_000))
+        let number = sigtimedwait(&set, nil, &limit)
+        return number > 0 ? number : nil
+    }
+
+    /// Waits for SIGTERM, SIGINT or SIGHUP.
+    static func wait() -> Int32 {
+        var set = awaited
+        while true {
+            let number = sigwaitinfo(&set, nil)
+            if number > 0 { return number }
+        }
+    }
+
+    /// Waits for a signal that ends the process: SIGTERM or SIGINT.
+    static func waitForEnd() -> Int32 {
+        while true {
+            let number = wait()
+            if number != SIGHUP { return number }
+        }
+    }
+
+    /// The name of a signal that is waited for.
+    static func name(_ number: Int32) -> String {
+        switch number {
+        case SIGTERM: "SIGTERM"
+        case SIGINT: "SIGINT"
+        case SIGHUP: "SIGHUP"
+        default: "signal \(number)"
+        }
+    }
+
+    private static var awaited: sigset_t {
+        var set = sigset_t()
+        sigemptyset(&set)
+        for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&set, number) }
+        return set
+    }
+}

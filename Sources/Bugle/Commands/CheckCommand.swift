@@ -1,0 +1,52 @@
+internal import Base
+internal import Config
+internal import JSON
+
+/// `bugle check`: whether a configuration would work, and what to do where it would not.
+internal enum CheckCommand: Command {
+    static let name = "check"
+    static let summary = "says whether a configuration would work, and what to do where not"
+    static let synopsis = "check --config FILE [--online] [--json]"
+    static let options: [Option] = [
+        .config,
+        .flag("online", "also ask the broker and Redis, and look at a sample of the events"),
+        .json,
+    ]
+    static let details = """
+        Exit code 0 when there is no error; warnings do not count. Nothing is changed, nothing is
+        sent to a gateway.
+        """
+
+    static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
+        _ = try arguments.positional()
+        let configuration = try ConfigurationFile.load(arguments)
+        var findings = OfflineCheck(configuration).run()
+        if arguments.has("online") { findings += OnlineCheck(configuration).run() }
+        if arguments.has("json") {
+            Terminal.print(json(findings))
+        } else {
+            for finding in findings {
+                Terminal.print("\(finding.level.rawValue.padded(to: 8)) \(finding.text)")
+            }
+        }
+        return findings.contains { $0.level == .error } ? .failed : .ok
+    }
+
+    private static func json(_ findings: [Finding]) -> String {
+        let bytes = ByteWriter()
+        var object = JSONObjectWriter(bytes)
+        object.bool("ok", !findings.contains { $0.level == .error })
+        object.name("findings")
+        bytes.append("[")
+        for (index, finding) in findings.enumerated() {
+            if index > 0 { bytes.append(",") }
+            var entry = JSONObjectWriter(bytes)
+            entry.string("level", finding.level.rawValue)
+            entry.string("text", finding.text)
+            entry.end()
+        }
+        bytes.append("]")
+        object.end()
+        return bytes.text
+    }
+}

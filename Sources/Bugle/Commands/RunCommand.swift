@@ -1,0 +1,131 @@
+internal import Base
+internal import Config
+internal import Glibc
+internal import Synchronization
+internal import Telemetry
+
+/// `bugle run`: the dispatcher and the index's writer.
+internal enum RunCommand: Command {
+    static let name = "run"
+    static let summary = "runs the dispatcher and the writer of the token index"
+    static let synopsis = "run --config FILE [--roles dispatch,index]"
+    static let options: [Option] = [
+        .config,
+        .value(
+            "roles", "LIST", "dispatch, index or both, separated by commas; default: the file's"),
+    ]
+    static let details = """
+        SIGTERM or SIGINT: takes nothing new, finishes what is in flight, delivers results, commits
+        and ends within drain_deadline with exit code 0. A second signal ends it at once; nothing
+        is lost, what was open is done again. Metrics, /healthz and /readyz are served at
+        admin.listen.
+        """
+
+    static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
+        _ = try arguments.positional()
+        var options = PushService.Options()
+        options.roles = try roles(arguments)
+        let configuration = try ConfigurationFile.load(arguments)
+        let log = Log.standardError(
+            level: configuration.log.level, format: configuration.log.format)
+        let roles = options.roles ?? configuration.roles
+        let service = try PushService(configuration, options, log: log)
+        log.info(
+            "started",
+            [
+                "version": LogValue(Program.version), "config": LogValue(configuration.shortHash),
+                "group": LogValue(configuration.kafka.group),
+                "instance": LogValue(configuration.kafka.instance),
+                "brokers": LogValue(configuration.kafka.brokers),
+                "apps": LogValue(configuration.apps.map(\.name).joined(separator: ",")),
+                "lanes": LogValue(configuration.lanes.number),
+                "roles": LogValue(roles.map(\.rawValue).sorted().joined(separator: ",")),
+                "admin_port": LogValue(service.adminPort),
+            ])
+        waitForTheEnd(log)
+        return drain(service, within: configuration.drainDeadline, log)
+    }
+
+    private static func roles(_ arguments: Arguments) throws(Failure) -> Set<Configuration.Role>? {
+        guard let text = arguments.text("roles") else { return nil }
+        var roles: Set<Configuration.Role> = []
+        for word in text.split(separator: ",") {
+            guard let role = Configuration.Role(rawValue: String(word)) else {
+                throw .usage("--roles \(text): expected dispatch, index or both")
+            }
+            roles.insert(role)
+        }
+        guard !roles.isEmpty else { throw .usage("--roles: expected dispatch, index or both") }
+        return roles
+    }
+
+    private static func waitForTheEnd(_ log: Log) {
+        while true {
+            let signal = ProcessSignals.wait()
+            guard signal == SIGHUP else {
+                log.info("draining", ["signal": LogValue(ProcessSignals.name(signal))])
+                return
+            }
+            log.info("SIGHUP: this version reads its configuration at start only; restart it")
+        }
+    }
+
+    private static func drain(
+        _ service: PushService, within span: TimeSpan, _ log: Log
+    ) -> ExitCode {
+        let start = SystemTime.shared.monotonic
+        let watchdog = DrainWatchdog(limit: span, log: log)
+        let isDrained = service.stop(deadline: start + span)
+        watchdog.disarm()
+        let took = SystemTime.shared.monotonic - start
+        if isDrained {
+            log.info("stopped", ["ms": LogValue(took.millis)])
+            return .ok
+        }
+        log.error(
+            "stopped at drain_deadline with work open; it is done again by the next owner",
+            ["ms": LogValue(took.millis)])
+        return .failed
+    }
+}
+
+/// Ends the process when draining does not: at a second signal, or when its time is over. Takes
+/// the signals meanwhile, on a thread of its own.
+internal final class DrainWatchdog: Sendable {
+    private let isDisarmed: SharedFlag
+
+    /// What a drain may take beyond its deadline before it counts as stuck.
+    private static let grace = TimeSpan.milliseconds(500)
+
+    init(limit: TimeSpan, log: Log) {
+        let flag = SharedFlag()
+        isDisarmed = flag
+        let deadline = SystemTime.shared.monotonic + limit + Self.grace
+        _ = try? WorkerThread(name: "watchdog") {
+            while !flag.isSet {
+                let left = deadline - SystemTime.shared.monotonic
+                if left <= .zero {
+                    log.error("draining is stuck; the process ends now and loses nothing")
+                    _exit(ExitCode.failed.rawValue)
+                }
+                let signal = ProcessSignals.wait(upTo: min(left, .milliseconds(200)))
+                guard let signal, signal != SIGHUP, !flag.isSet else { continue }
+                log.warning(
+                    "ended by a second signal", ["signal": LogValue(ProcessSignals.name(signal))])
+                _exit(128 + signal)
+            }
+        }
+    }
+
+    /// Stands down.
+    func disarm() { isDisarmed.set() }
+}
+
+/// A flag between threads.
+internal final class SharedFlag: Sendable {
+    private let value = Atomic<Bool>(false)
+
+    var isSet: Bool { value.load(ordering: .acquiring) }
+
+    func set() { value.store(true, ordering: .releasing) }
+}

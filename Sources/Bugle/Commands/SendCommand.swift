@@ -1,0 +1,71 @@
+internal import Base
+internal import Config
+internal import Glibc
+internal import JSON
+internal import Kafka
+internal import Pipeline
+
+/// `bugle send EVENT.json`: publishes one event as a well-behaved producer would.
+internal enum SendCommand: Command {
+    static let name = "send"
+    static let summary = "publishes one event, with the key and partition that it needs"
+    static let synopsis = "send --config FILE EVENT.json [--yes] [--json]"
+    static let options: [Option] = [
+        .config, .flag("yes", "do not ask before a real user is notified"), .json,
+    ]
+    static let details = """
+        EVENT.json is checked as by validate; - is standard input, and then --yes is needed. An
+        event with "mode": "validate" reaches no device and is sent without asking.
+        """
+
+    static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
+        let path = try arguments.positional("EVENT.json")[0]
+        let configuration = try ConfigurationFile.load(arguments)
+        let file = try EventFile(path)
+        let event = try file.check(
+            maximumBytes: configuration.limits.eventBytes,
+            takesUserFromSubject: configuration.cloudEvents.userFromSubject)
+        let topic = configuration.kafka.topics.events[0].name
+        if !event.isValidation && !arguments.has("yes") {
+            try ask("Send \(event.type.printable) to user \(event.userID.printable)?", path)
+        }
+        let cluster = try ClusterAccess(configuration)
+        guard let count = try cluster.partitionCounts()[topic], count > 0 else {
+            throw .failed("\(topic) does not exist; bugle topics apply creates it")
+        }
+        let (place, offset) = try publish(file, event.userID, topic, cluster)
+        if arguments.has("json") {
+            let bytes = ByteWriter()
+            var object = JSONObjectWriter(bytes)
+            object.string("topic", place.topic)
+            object.integer("partition", Int64(place.partition))
+            object.integer("offset", offset)
+            object.end()
+            Terminal.print(bytes.text)
+        } else {
+            Terminal.print("\(place.topic) partition \(place.partition) offset \(offset)")
+        }
+        return .ok
+    }
+
+    private static func ask(_ question: String, _ path: String) throws(Failure) {
+        guard path != "-", isatty(STDIN_FILENO) == 1 else {
+            throw .usage("a real user would be notified; say --yes if that is meant")
+        }
+        Terminal.note("\(question) Type yes:")
+        guard readLine()?.lowercased() == "yes" else { throw .failed("nothing was sent") }
+    }
+
+    private static func publish(
+        _ file: EventFile, _ userID: String, _ topic: String, _ cluster: ClusterAccess
+    ) throws(Failure) -> (TopicPartition, Int64) {
+        do throws(KafkaError) {
+            let producer = try TopicProducer(cluster.configuration)
+            let sent = try producer.sendAndWait(
+                to: topic, key: Array(userID.utf8), value: file.bytes)
+            return (sent.place, sent.offset)
+        } catch {
+            throw cluster.failure(error, doing: "publish to \(topic)")
+        }
+    }
+}

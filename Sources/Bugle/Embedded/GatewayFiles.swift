@@ -1,0 +1,152 @@
+// The simulated gateways as a dispatcher's configuration sees them: key files, the authority's
+// certificate and the section `apps`.
+
+internal import Base
+internal import Glibc
+internal import JSON
+internal import Simulator
+
+/// The files of one set of simulated gateways.
+internal struct GatewayFiles {
+    /// Where they are.
+    let folder: String
+    /// The value of `apps` in a configuration, as JSON, which is YAML too.
+    let section: String
+    /// The certificate that clients have to trust.
+    var authority: String { Self.authority(folder) }
+    /// A file with that and nothing else.
+    var apps: String { "\(folder)/bugle.apps.json" }
+
+    /// The one app that the simulated gateways know.
+    static let app = "shop"
+    /// Its bundle id.
+    static let topic = "com.example.shop"
+    /// Its Firebase project.
+    static let project = "shop-demo"
+
+    private static func authority(_ folder: String) -> String { "\(folder)/ca.pem" }
+    private static func key(_ folder: String) -> String { "\(folder)/AuthKey.p8" }
+    private static func account(_ folder: String) -> String { "\(folder)/service-account.json" }
+
+    /// Makes credentials that the simulator knows and writes everything into a folder.
+    init(_ simulator: Simulator, folder: String) throws(Failure) {
+        self.folder = folder
+        do {
+            let signingKey = try simulator.makeAPNsKey()
+            let serviceAccount = try simulator.makeServiceAccount(projectID: Self.project)
+            section = Self.section(simulator, signingKey, folder)
+            try simulator.writeAuthority(to: "\(folder)/ca.pem")
+            try TextFile.write(signingKey.privateKeyPEM, to: Self.key(folder), isSecret: true)
+            try TextFile.write(serviceAccount.json, to: Self.account(folder), isSecret: true)
+            try TextFile.write("{\"apps\":\(section)}\n", to: "\(folder)/bugle.apps.json")
+        } catch let failure as Failure {
+            throw failure
+        } catch {
+            throw .failed("the simulated gateways have no credentials: \(error)")
+        }
+    }
+
+    private static func section(
+        _ simulator: Simulator, _ signingKey: SimulatedAPNsKey, _ folder: String
+    ) -> String {
+        let bytes = ByteWriter()
+        var apps = JSONObjectWriter(bytes)
+        apps.name("shop")
+        var app = JSONObjectWriter(bytes)
+        app.name("apns")
+        var apns = JSONObjectWriter(bytes)
+        apns.string("team_id", signingKey.teamID)
+        apns.string("key_id", signingKey.keyID)
+        apns.string("key_file", key(folder))
+        apns.string("topic", Self.topic)
+        apns.name("endpoints")
+        var endpoints = JSONObjectWriter(bytes)
+        endpoints.string("production", simulator.address(of: .apnsProduction))
+        endpoints.string("sandbox", simulator.address(of: .apnsSandbox))
+        endpoints.end()
+        apns.string("ca_file", authority(folder))
+        apns.end()
+        app.name("fcm")
+        var fcm = JSONObjectWriter(bytes)
+        fcm.string("service_account_file", account(folder))
+        fcm.string("endpoint", simulator.address(of: .fcm))
+        fcm.string("ca_file", authority(folder))
+        fcm.end()
+        app.end()
+        apps.end()
+        return bytes.text
+    }
+}
+
+extension Simulator {
+    /// Where a service is reached, as a configuration names it.
+    internal func address(of service: SimulatedService) -> String {
+        "https://localhost:\(port(of: service))"
+    }
+}
+
+/// Small files of a command's own.
+internal enum TextFile {
+    static func write(_ text: String, to path: String, isSecret: Bool = false) throws(Failure) {
+        let fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isSecret ? 0o600 : 0o644)
+        guard fd >= 0 else { throw failure(path) }
+        defer { close(fd) }
+        let bytes = Array(text.utf8)
+        var written = 0
+        while written < bytes.count {
+            let count = bytes.withUnsafeBytes { bytes in
+                Glibc.write(fd, bytes.baseAddress?.advanced(by: written), bytes.count - written)
+            }
+            if count < 0 && errno == EINTR { continue }
+            guard count > 0 else { throw failure(path) }
+            written += count
+        }
+    }
+
+    private static func failure(_ path: String) -> Failure {
+        .failed("\(path) cannot be written: \(String(cString: strerror(errno)))")
+    }
+}
+
+/// The folder that embedded parts keep their files in.
+internal struct StateFolder {
+    /// Its path.
+    let path: String
+    private let isTemporary: Bool
+
+    /// The folder of that name, made if need be; nil for one that `remove` takes away.
+    init(_ named: String?, purpose: String) throws(Failure) {
+        if let named {
+            if mkdir(named, 0o700) != 0 && errno != EEXIST {
+                throw .failed("\(named): \(String(cString: strerror(errno)))")
+            }
+            guard let absolute = realpath(named, nil) else {
+                throw .failed("\(named): \(String(cString: strerror(errno)))")
+            }
+            defer { free(absolute) }
+            path = String(cString: absolute)
+            isTemporary = false
+            return
+        }
+        let base = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+        var template = Array("\(base)/bugle-\(purpose)-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else {
+            throw .failed("no folder for temporary files in \(base): set TMPDIR to one")
+        }
+        path = template.withUnsafeBufferPointer { buffer in
+            buffer.baseAddress.map { String(cString: $0) } ?? base
+        }
+        isTemporary = true
+    }
+
+    /// Removes the files of embedded parts and the folder, if it was made for this run only.
+    func remove() {
+        guard isTemporary else { return }
+        for name in [
+            "ca.pem", "AuthKey.p8", "service-account.json", "bugle.apps.json", "bugle.yaml",
+        ] {
+            unlink("\(path)/\(name)")
+        }
+        rmdir(path)
+    }
+}

@@ -1,0 +1,242 @@
+internal import Base
+internal import EventLoop
+internal import Kafka
+internal import Synchronization
+internal import Telemetry
+internal import TokenIndex
+
+/// The feed on its thread: reads the topics from where the builder says, and hands it records.
+internal final class IndexFeedLoop {
+    private let settings: IndexFeedSettings
+    private let makeWriter: @Sendable (EventLoop) -> any IndexWriter
+    private let state: IndexFeedState
+    private let log: Log
+    private let faults: RateLimitedLog
+
+    private var builder: IndexBuilder?
+    private let orders = IndexOrders()
+    private var reader: TopicReader?
+    private var epoch: UInt64 = 0
+    /// What the builder did not take yet.
+    private var batch: [IndexInput] = []
+    /// Whether the builder knows that the topics were read to their end.
+    private var hasCaughtUp = false
+    private var recordCount = 0
+    private var startedAt = MonotonicTime(nanos: 0)
+    private var retryAt = MonotonicTime(nanos: .min / 2)
+
+    /// How long a topic that cannot be read is left alone.
+    private static let retryInterval = TimeSpan.seconds(1)
+    /// How long one turn waits for records.
+    private static let wait = TimeSpan.milliseconds(20)
+    /// Records handed over at a time.
+    private static let batchRecords = 512
+
+    init(
+        _ settings: IndexFeedSettings,
+        makeWriter: @escaping @Sendable (EventLoop) -> any IndexWriter, state: IndexFeedState,
+        log: Log
+    ) {
+        self.settings = settings
+        self.makeWriter = makeWriter
+        self.state = state
+        self.log = log
+        faults = RateLimitedLog(log)
+    }
+
+    /// Runs until the feed is stopped.
+    func run() {
+        while !state.isStopping.load(ordering: .acquiring) {
+            state.beat()
+            guard state.isWriter.load(ordering: .acquiring) else {
+                stopWriting()
+                orders.wait(upTo: Self.wait)
+                continue
+            }
+            if builder == nil { startWriting() }
+            turn()
+        }
+        stopWriting()
+    }
+
+    private func turn() {
+        for event in orders.take() { follow(event) }
+        guard let reader else {
+            orders.wait(upTo: Self.wait)
+            return
+        }
+        guard batch.isEmpty || hand() else {
+            orders.wait(upTo: Self.wait)
+            return
+        }
+        reader.read(max: Self.batchRecords, timeout: Self.wait) { take($0) }
+        guard batch.isEmpty || hand() else { return }
+        guard reader.isAtEnd else { return }
+        state.lagMillis.store(0, ordering: .relaxed)
+        if !hasCaughtUp {
+            hasCaughtUp = true
+            builder?.caughtUp(epoch: epoch)
+        }
+    }
+
+    /// Hands the batch to the builder; false when it has enough for now.
+    private func hand() -> Bool {
+        guard let builder, builder.feed(batch, epoch: epoch) else { return false }
+        batch.removeAll(keepingCapacity: true)
+        return true
+    }
+
+    private func take(_ record: borrowing KafkaRecord) {
+        let timestamp = record.timestampMillis ?? 0
+        recordCount += 1
+        state.lagMillis.store(
+            max(SystemTime.shared.wall.value - timestamp, 0), ordering: .relaxed)
+        batch.append(
+            IndexInput(
+                topic: record.topic == settings.devices ? .devices : .invalidations,
+                position: TopicPosition(
+                    partition: record.partition, offset: record.offset, timestamp: timestamp),
+                key: record.key.map { Array($0) }, value: record.value.map { Array($0) }))
+    }
+
+    // MARK: - Starting and stopping
+
+    private func startWriting() {
+        let now = SystemTime.shared.monotonic
+        guard now >= retryAt else { return }
+        retryAt = now + Self.retryInterval
+        do throws(SystemError) {
+            let orders = orders
+            let builder = try IndexBuilder(makeWriter: makeWriter) { orders.add($0) }
+            guard let partitions = partitions() else { return builder.stop() }
+            builder.assign(partitions, of: partitions.count)
+            self.builder = builder
+        } catch {
+            report("the index has no thread: \(error)")
+        }
+    }
+
+    /// All partitions of both topics; nil, and said why, when they cannot be had.
+    private func partitions() -> [IndexTopicPartition]? {
+        do throws(KafkaError) {
+            let cluster = try Admin(settings.kafka).describeCluster(timeout: .seconds(5))
+            let counts = [
+                (IndexTopic.devices, cluster.topic(settings.devices)?.partitions ?? 0),
+                (.invalidations, cluster.topic(settings.invalidations)?.partitions ?? 0),
+            ]
+            guard counts.allSatisfy({ $0.1 > 0 }) else {
+                report("\(settings.devices) or \(settings.invalidations) does not exist")
+                return nil
+            }
+            state.hindrance.withLock { $0 = nil }
+            return counts.flatMap { topic, count in
+                (0..<count).map { IndexTopicPartition(topic, $0) }
+            }
+        } catch {
+            report("the topics of the index cannot be read: \(error)")
+            return nil
+        }
+    }
+
+    private func stopWriting() {
+        builder?.stop()
+        builder = nil
+        reader = nil
+        batch = []
+        _ = orders.take()
+        state.hindrance.withLock { $0 = nil }
+        for ticket in state.tickets.withLock({ tickets in
+            defer { tickets = [] }
+            return tickets
+        }) { ticket.finish() }
+    }
+
+    private func report(_ text: String) {
+        state.hindrance.withLock { $0 = text }
+        faults.warning(text)
+    }
+
+    // MARK: - What the builder says
+
+    private func follow(_ event: IndexBuilderEvent) {
+        switch event {
+        case .readFrom(let positions, let epoch): read(from: positions, epoch: epoch)
+        case .roomAvailable: break
+        case .complete:
+            let span = SystemTime.shared.monotonic - startedAt
+            log.info(
+                "the token index is complete",
+                ["records": LogValue(recordCount), "ms": LogValue(span.millis)])
+        case .unreadable(let topic, let position, let error):
+            skipped(topic, position, error.description)
+        case .refused(let topic, let position, let reason): skipped(topic, position, reason)
+        }
+    }
+
+    private func read(from positions: [IndexTopicPosition], epoch: UInt64) {
+        self.epoch = epoch
+        batch = []
+        hasCaughtUp = false
+        recordCount = 0
+        startedAt = SystemTime.shared.monotonic
+        var offsets: [TopicPartition: Int64] = [:]
+        for position in positions where position.nextOffset > 0 {
+            offsets[TopicPartition(name(of: position.topic), position.partition)] =
+                position.nextOffset
+        }
+        do throws(KafkaError) {
+            // The old one's client goes first: both would read the same partitions for a while.
+            reader = nil
+            let reader = try TopicReader(
+                settings.kafka, topics: [settings.devices, settings.invalidations],
+                from: .offsets(offsets))
+            reader.onFault = { [faults] place, error in
+                faults.warning(
+                    "a topic of the index cannot be read",
+                    [
+                        "partition": LogValue(place.description),
+                        "error": LogValue(error.description),
+                    ])
+            }
+            self.reader = reader
+        } catch {
+            report("the topics of the index cannot be read: \(error)")
+            // A new builder asks again where to read from.
+            stopWriting()
+        }
+    }
+
+    private func skipped(_ topic: IndexTopic, _ position: TopicPosition, _ reason: String) {
+        faults.warning(
+            "a record of the index's topics is skipped",
+            [
+                "topic": LogValue(name(of: topic)), "partition": LogValue(position.partition),
+                "offset": LogValue(position.offset), "reason": LogValue(reason),
+            ])
+    }
+
+    private func name(of topic: IndexTopic) -> String {
+        topic == .devices ? settings.devices : settings.invalidations
+    }
+}
+
+/// What the builder said and the feed's thread has not looked at yet.
+private final class IndexOrders: Sendable {
+    private let events = Mutex<[IndexBuilderEvent]>([])
+    private let arrival = Semaphore()
+
+    /// Called on the builder's thread.
+    func add(_ event: IndexBuilderEvent) {
+        events.withLock { $0.append(event) }
+        arrival.signal()
+    }
+
+    func take() -> [IndexBuilderEvent] {
+        events.withLock { events in
+            defer { events = [] }
+            return events
+        }
+    }
+
+    func wait(upTo span: TimeSpan) { _ = arrival.wait(upTo: span) }
+}

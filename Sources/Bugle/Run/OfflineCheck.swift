@@ -1,0 +1,112 @@
+internal import Base
+internal import Config
+internal import Crypto
+internal import Gateways
+internal import Kafka
+internal import Pipeline
+
+/// What can be found out about a configuration without asking anybody.
+internal struct OfflineCheck {
+    let configuration: Configuration
+
+    init(_ configuration: Configuration) { self.configuration = configuration }
+
+    func run() -> [Finding] {
+        clients() + topics() + configuration.apps.flatMap(credentials) + clock() + retries()
+    }
+
+    private func clients() -> [Finding] {
+        do throws(Failure) {
+            let settings = try ClusterAccess.settings(configuration, log: nil)
+            _ = try IndexStore(configuration)
+            do throws(KafkaError) {
+                try settings.validate()
+                return []
+            } catch {
+                return [.error("kafka.properties: \(error)")]
+            }
+        } catch {
+            return error.lines.map { .error($0) }
+        }
+    }
+
+    private func topics() -> [Finding] {
+        let topics = configuration.kafka.topics
+        var findings: [Finding] = []
+        var users: [String: String] = [:]
+        let named =
+            topics.events.map { ("events", $0.name) } + [
+                ("devices", topics.devices), ("invalidations", topics.invalidations),
+                ("results", topics.results), ("dead_letters", topics.deadLetters),
+            ]
+        for (key, name) in named {
+            guard let other = users.updateValue(key, forKey: name) else { continue }
+            findings.append(
+                .error(
+                    "kafka.topics.\(key): \(name) is kafka.topics.\(other) too"
+                        + (key == "dead_letters" && other == "events"
+                            ? ": dead letters would be read as events, for ever" : "")
+                        + "; give each its own topic"))
+        }
+        return findings
+    }
+
+    private func credentials(_ app: Configuration.App) -> [Finding] {
+        do throws(PushAppError) {
+            _ = try PushApp.load(app)
+        } catch {
+            return [.error("\(error)")]
+        }
+        for (gateway, file) in [("apns", app.apns?.caFile), ("fcm", app.fcm?.caFile)] {
+            guard let file else { continue }
+            do throws(TLSError) {
+                _ = try TLSContext.client(caFile: file, alpn: ["h2"])
+            } catch {
+                return [.error("apps.\(app.name).\(gateway).ca_file: \(error)")]
+            }
+        }
+        let gateways = [app.apns == nil ? nil : "APNs", app.fcm == nil ? nil : "FCM"]
+        return [
+            .ok(
+                "app \(app.name): credentials for \(gateways.compactMap(\.self).joined(separator: ", "))"
+            )
+        ]
+    }
+
+    /// Tokens are signed with the time: a clock that is years off is worth a word even offline.
+    private func clock() -> [Finding] {
+        let firstOfJanuary2025 = UnixMillis(1_735_689_600_000)
+        guard SystemTime.shared.wall < firstOfJanuary2025 else { return [] }
+        return [
+            .error("this machine's clock is years behind: gateways refuse its tokens; set it right")
+        ]
+    }
+
+    /// The waits that hold in the end: the vendors' where they ask for more than the settings.
+    private func retries() -> [Finding] {
+        let retry = configuration.dispatch.retry
+        func wait(_ span: TimeSpan) -> String {
+            let text = span.text
+            return span > retry.maxWait ? "\(text), over max_wait: ends as failed" : text
+        }
+        return [
+            "retries: \(retry.attempts) attempts, the first wait up to \(retry.base.text), doubled "
+                + "each time, with full jitter, at most \(retry.maxWait.text); then failed",
+            "retries: APNs 503 Shutdown at least \(wait(APNsLimits.shutdownWait))",
+            "retries: APNs 429 TooManyRequests at least \(wait(APNsLimits.tokenBusyWait)), that "
+                + "token only",
+            "retries: APNs 500, 503 at least \(wait(APNsLimits.serverErrorWait))",
+            "retries: FCM 5xx or no answer at least \(wait(FCMLimits.failureWaitMin))",
+            "retries: FCM 429 Retry-After, without one \(wait(FCMLimits.quotaWait))",
+        ].map { .note($0) }
+    }
+}
+
+extension TimeSpan {
+    /// The span in the largest unit that gives a whole number.
+    fileprivate var text: String {
+        if millis % 60_000 == 0 && millis > 0 { return "\(millis / 60_000) min" }
+        if millis % 1000 == 0 && millis > 0 { return "\(millis / 1000) s" }
+        return "\(millis) ms"
+    }
+}

@@ -1,0 +1,120 @@
+internal import Base
+internal import Config
+internal import JSON
+internal import Kafka
+internal import Redis
+
+/// What broker and Redis say to a configuration.
+internal struct OnlineCheck {
+    let configuration: Configuration
+
+    init(_ configuration: Configuration) { self.configuration = configuration }
+
+    /// A clock that differs by more makes tokens and expiries wrong.
+    private static let clockTolerance = TimeSpan.seconds(5)
+
+    func run() -> [Finding] { kafka() + redis() }
+
+    // MARK: - Kafka
+
+    private func kafka() -> [Finding] {
+        let cluster: ClusterAccess
+        let partitions: [String: Int32]
+        do throws(Failure) {
+            cluster = try ClusterAccess(configuration)
+            partitions = try cluster.partitionCounts()
+        } catch {
+            return error.lines.map { .error($0) }
+        }
+        let found = topics(cluster, partitions)
+        guard !found.contains(where: { $0.level == .error }) else { return found }
+        return found + configuration.kafka.topics.events.flatMap { sample($0.name, cluster) }
+    }
+
+    private func topics(_ cluster: ClusterAccess, _ partitions: [String: Int32]) -> [Finding] {
+        let names = configuration.kafka.topics
+        let known = names.events.compactMap { partitions[$0.name] }.first { $0 > 0 }
+        let wanted = TopicTable.topics(names, partitions: known ?? TopicTable.partitions)
+        let missing = wanted.map(\.name).filter { (partitions[$0] ?? 0) == 0 }
+        if !missing.isEmpty {
+            return [
+                .error(
+                    "topics do not exist: \(missing.joined(separator: ", ")); "
+                        + "bugle topics apply --config FILE creates them")
+            ]
+        }
+        let settings =
+            (try? cluster.admin.topicSettings(wanted.map(\.name), timeout: .seconds(10))) ?? [:]
+        let plan = TopicPlan(wanted, partitions: partitions, settings: settings)
+        let unequal = wanted.filter { partitions[$0.name] != $0.partitions }
+        var findings: [Finding] = unequal.map { topic in
+            .error(
+                "\(topic.name) has \(partitions[topic.name] ?? 0) partitions and "
+                    + "\(names.events[0].name) has \(topic.partitions): all topics need the same "
+                    + "number; create it anew")
+        }
+        let others = TopicPlan(
+            wanted.filter { !unequal.contains($0) }, partitions: partitions, settings: settings)
+        findings += others.drift.map { .warning($0) }
+        if unequal.isEmpty {
+            findings.append(
+                .ok("kafka: \(plan.entries.count) topics with \(known ?? 0) partitions each"))
+        }
+        return findings
+    }
+
+    /// Looks at the newest records: do producers put a user's events where they belong?
+    private func sample(_ topic: String, _ cluster: ClusterAccess) -> [Finding] {
+        do throws(KafkaError) {
+            let sample = try RoutingSample(
+                topic, cluster: cluster,
+                takesUserFromSubject: configuration.cloudEvents.userFromSubject)
+            return sample.findings
+        } catch {
+            return [.warning(cluster.text(of: error, doing: "read a sample of \(topic)"))]
+        }
+    }
+
+    // MARK: - Redis
+
+    private func redis() -> [Finding] {
+        guard configuration.index.store == .redis else { return [] }
+        let address = configuration.redis.address.description
+        let connection: RedisConfiguration
+        do throws(Failure) {
+            connection = try IndexStore.connection(configuration.redis)
+        } catch {
+            return error.lines.map { .error($0) }
+        }
+        switch RedisProbe.ask(connection) {
+        case .failure(let failure):
+            return [
+                .error(
+                    "redis: no use of \(address): \(failure.text); start it, or correct "
+                        + "redis.address, username and password")
+            ]
+        case .success(let answer): return findings(answer, address)
+        }
+    }
+
+    private func findings(_ answer: RedisProbe.Answer, _ address: String) -> [Finding] {
+        var findings: [Finding] = []
+        if let policy = answer.evictionPolicy, policy != "noeviction" {
+            findings.append(
+                .warning(
+                    "redis: maxmemory-policy is \(policy), and keys of the index may vanish: users "
+                        + "would lose their devices; CONFIG SET maxmemory-policy noeviction"))
+        }
+        if let time = answer.time {
+            let difference = SystemTime.shared.wall - time
+            if difference > Self.clockTolerance || .zero - difference > Self.clockTolerance {
+                findings.append(
+                    .warning(
+                        "clock: this machine and Redis differ by \(difference.millis) ms; gateways "
+                            + "refuse tokens of a wrong clock; run a time service on both"))
+            }
+        }
+        findings.append(.ok("redis: \(address) answers"))
+        return findings
+    }
+}

@@ -1,0 +1,159 @@
+// What `run` runs, put together from a configuration: the feed of the token index, the dispatcher,
+// the admin listener. `demo` and `dev` run the same on embedded parts.
+
+internal import Admin
+internal import Base
+internal import Config
+internal import Kafka
+internal import Pipeline
+internal import Synchronization
+internal import Telemetry
+
+/// The parts of a process, started and stopped as one. Every method may be called from any thread.
+internal final class PushService: Sendable {
+    /// What is not in a configuration.
+    struct Options: Sendable {
+        /// The parts to run; nil for those of the configuration.
+        var roles: Set<Configuration.Role>?
+        /// What events without content of their own show.
+        var defaultNotification: (title: String, body: String?)?
+    }
+
+    private let feed: IndexFeed?
+    private let dispatcher: Dispatcher?
+    private let admin: AdminServer
+
+    /// A part that has not turned for so long is stuck.
+    private static let turnSpan = TimeSpan.seconds(15)
+
+    /// Starts everything.
+    init(_ configuration: Configuration, _ options: Options, log: Log) throws(Failure) {
+        let roles = options.roles ?? configuration.roles
+        let kafka = try ClusterAccess.settings(configuration, log: log)
+        let store = try IndexStore(configuration)
+        let registry = MetricsRegistry()
+        let apps: [PushApp]
+        do throws(PushAppError) {
+            apps = try PushApp.load(configuration)
+        } catch {
+            throw .failed("\(error)")
+        }
+        try Self.checkTopics(configuration, kafka, roles)
+        // A process that dispatches from its own memory has to fill that memory.
+        let feeds = roles.contains(.index) || !store.isShared
+        feed =
+            feeds ? try Self.startFeed(configuration, kafka, store, registry, log) : nil
+        dispatcher =
+            roles.contains(.dispatch)
+            ? try Self.startDispatcher(
+                configuration, kafka, options, apps, store, registry, log) : nil
+        admin = try Self.startAdmin(configuration, feed, dispatcher, registry)
+    }
+
+    /// The port of the admin listener.
+    var adminPort: UInt16 { admin.port }
+
+    /// Why the process is not ready; empty when it is.
+    var hindrances: [String] { Self.hindrances(feed, dispatcher) }
+
+    /// The latencies from consumption to settlement.
+    func latencies() -> LatencyHistogram { dispatcher?.latencies() ?? LatencyHistogram() }
+
+    /// Drains and stops; false when something was left open at the deadline.
+    func stop(deadline: MonotonicTime) -> Bool {
+        let isDrained = dispatcher?.stop(deadline: deadline) ?? true
+        let isLeft = feed?.stop(deadline: deadline) ?? true
+        admin.stop()
+        return isDrained && isLeft
+    }
+
+    // MARK: - Parts
+
+    /// One question names every missing topic at once.
+    private static func checkTopics(
+        _ configuration: Configuration, _ kafka: KafkaConfiguration,
+        _ roles: Set<Configuration.Role>
+    ) throws(Failure) {
+        let counts = try ClusterAccess(kafka).partitionCounts()
+        let names = configuration.kafka.topics
+        var needed = [names.devices, names.invalidations]
+        if roles.contains(.dispatch) {
+            needed = names.events.map(\.name) + needed + [names.results, names.deadLetters]
+        }
+        let missing = needed.filter { (counts[$0] ?? 0) == 0 }
+        guard missing.isEmpty else {
+            throw .failed(
+                "topics do not exist: \(missing.joined(separator: ", ")); "
+                    + "bugle topics apply --config FILE creates them")
+        }
+    }
+
+    private static func startFeed(
+        _ configuration: Configuration, _ kafka: KafkaConfiguration, _ store: IndexStore,
+        _ registry: MetricsRegistry, _ log: Log
+    ) throws(Failure) -> IndexFeed {
+        var election: GroupConfiguration?
+        if store.isShared {
+            var group = GroupConfiguration(groupID: configuration.kafka.group + "-index")
+            group.drainDeadline = .seconds(5)
+            // Membership is all that is wanted of this group; records come by another way.
+            group.prefetchKiB = 64
+            group.prefetchRecords = 100
+            election = group
+        }
+        return try IndexFeed(
+            IndexFeedSettings(
+                kafka: kafka, devices: configuration.kafka.topics.devices,
+                invalidations: configuration.kafka.topics.invalidations, election: election),
+            makeWriter: { store.writer(on: $0) }, registry: registry, log: log.named("index"))
+    }
+
+    private static func startDispatcher(
+        _ configuration: Configuration, _ kafka: KafkaConfiguration, _ options: Options,
+        _ apps: [PushApp], _ store: IndexStore, _ registry: MetricsRegistry, _ log: Log
+    ) throws(Failure) -> Dispatcher {
+        var settings = DispatcherSettings(configuration, kafka: kafka)
+        settings.defaultNotification = options.defaultNotification
+        let addressesPerUser = configuration.limits.addressesPerUser
+        do throws(DispatcherError) {
+            return try Dispatcher(
+                settings, apps: apps,
+                index: { store.reader(on: $0, addressesPerUser: addressesPerUser) },
+                registry: registry, log: log)
+        } catch {
+            throw .failed("\(error)")
+        }
+    }
+
+    private static func startAdmin(
+        _ configuration: Configuration, _ feed: IndexFeed?, _ dispatcher: Dispatcher?,
+        _ registry: MetricsRegistry
+    ) throws(Failure) -> AdminServer {
+        let listen = configuration.admin
+        do throws(AdminError) {
+            return try AdminServer.start(
+                host: listen.host, port: listen.port,
+                routes: AdminServer.Routes(
+                    metrics: registry, health: { health(feed, dispatcher) },
+                    readiness: { HealthReport(reasons: hindrances(feed, dispatcher)) }))
+        } catch {
+            throw .failed("admin.listen \(listen): \(error)")
+        }
+    }
+
+    private static func hindrances(_ feed: IndexFeed?, _ dispatcher: Dispatcher?) -> [String] {
+        (dispatcher?.hindrances ?? []) + (feed?.hindrance.map { [$0] } ?? [])
+    }
+
+    private static func health(_ feed: IndexFeed?, _ dispatcher: Dispatcher?) -> HealthReport {
+        let now = SystemTime.shared.monotonic
+        var reasons: [String] = []
+        if let dispatcher, !dispatcher.isAlive(at: now, within: turnSpan) {
+            reasons.append("a thread of the dispatcher has not turned for \(turnSpan.millis) ms")
+        }
+        if let feed, now - feed.lastTurn > turnSpan {
+            reasons.append("the thread of the index has not turned for \(turnSpan.millis) ms")
+        }
+        return HealthReport(reasons: reasons)
+    }
+}

@@ -1,0 +1,124 @@
+// From the configuration to apps that can send: every key file is read and parsed here, so that
+// what is wrong with one is said at start and by `check`, not at the first push.
+
+internal import Base
+public import Config
+internal import Crypto
+internal import Gateways
+
+/// What is wrong with a credential of an app.
+public struct PushAppError: Error, Sendable, Equatable, CustomStringConvertible {
+    /// The setting that names the credential, such as `apps.shop.apns.key_file`.
+    public let setting: String
+    /// The file that it was read from; nil when it came from the environment.
+    public let file: String?
+    /// What is wrong and what to do.
+    public let problem: String
+
+    /// Setting, file and problem in one line.
+    public var description: String {
+        "\(setting): " + (file.map { "\($0): " } ?? "") + problem
+    }
+}
+
+extension PushApp {
+    /// The apps of a configuration. Apps with the same APNs team and key share one credential,
+    /// apps with the same service account one access token.
+    public static func load(_ configuration: Configuration) throws(PushAppError) -> [PushApp] {
+        let loader = PushAppLoader()
+        var apps: [PushApp] = []
+        for app in configuration.apps { apps.append(try loader.load(app)) }
+        return apps
+    }
+
+    /// One app of a configuration, with credentials of its own: to find out what is wrong with it.
+    public static func load(_ app: Configuration.App) throws(PushAppError) -> PushApp {
+        try PushAppLoader().load(app)
+    }
+}
+
+/// Keeps what several apps share while they are loaded.
+private final class PushAppLoader {
+    private let providerTokens = ProviderTokenCache()
+    /// Loaded accounts by the address that tokens are fetched from and the account's file.
+    private var accounts: [String: PushApp.FCM] = [:]
+
+    func load(_ app: Configuration.App) throws(PushAppError) -> PushApp {
+        var loaded = PushApp(name: app.name)
+        if let apns = app.apns { loaded.apns = try load(apns, "apps.\(app.name).apns") }
+        if let fcm = app.fcm { loaded.fcm = try load(fcm, "apps.\(app.name).fcm") }
+        return loaded
+    }
+
+    private func load(
+        _ apns: Configuration.APNs, _ path: String
+    ) throws(PushAppError) -> PushApp.APNs {
+        let setting = Self.setting("key", of: apns.key, path)
+        let pem = try Self.read(apns.key, setting)
+        let credential: APNsCredential
+        do throws(KeyError) {
+            credential = try providerTokens.credential(
+                teamID: apns.teamID, keyID: apns.keyID, pem: pem, setting: path)
+        } catch {
+            throw PushAppError(setting: setting, file: apns.key.path, problem: error.problem)
+        }
+        return PushApp.APNs(
+            topic: apns.topic, credential: credential,
+            production: GatewayEndpoint(apns.production, caFile: apns.caFile),
+            sandbox: GatewayEndpoint(apns.sandbox, caFile: apns.caFile))
+    }
+
+    private func load(
+        _ fcm: Configuration.FCM, _ path: String
+    ) throws(PushAppError) -> PushApp.FCM {
+        let setting = Self.setting("service_account", of: fcm.serviceAccount, path)
+        let json = try Self.read(fcm.serviceAccount, setting)
+        let account: ServiceAccount
+        do throws(KeyError) {
+            account = try ServiceAccount(
+                json: Array(json.utf8), setting: path, tokenURI: fcm.tokenEndpoint?.description)
+        } catch {
+            throw PushAppError(
+                setting: setting, file: fcm.serviceAccount.path, problem: error.problem)
+        }
+        let name = "\(account.tokenEndpoint.uri) \(json)"
+        let projectID = fcm.projectID ?? account.projectID
+        let endpoint = GatewayEndpoint(fcm.endpoint, caFile: fcm.caFile)
+        guard var shared = accounts[name] else {
+            let loaded = PushApp.FCM(
+                projectID: projectID, credential: OAuthCredential(account), endpoint: endpoint)
+            accounts[name] = loaded
+            return loaded
+        }
+        shared.projectID = projectID
+        shared.endpoint = endpoint
+        return shared
+    }
+
+    private static func read(
+        _ source: SecretSource, _ setting: String
+    ) throws(PushAppError) -> String {
+        do throws(SecretSourceError) {
+            return try source.read().exposed
+        } catch {
+            throw PushAppError(setting: setting, file: error.path, problem: error.message)
+        }
+    }
+
+    private static func setting(_ key: String, of source: SecretSource, _ path: String) -> String {
+        source.path == nil ? "\(path).\(key)" : "\(path).\(key)_file"
+    }
+}
+
+extension SecretSource {
+    fileprivate var path: String? {
+        if case .file(let path) = self { return path }
+        return nil
+    }
+}
+
+extension GatewayEndpoint {
+    fileprivate init(_ endpoint: Endpoint, caFile: String?) {
+        self.init(host: endpoint.host, port: endpoint.port, caFile: caFile)
+    }
+}

@@ -15,10 +15,12 @@ final class Connection: ReadinessHandler {
         var reason: GoAwayReason?
     }
 
-    private(set) var machine: ConnectionMachine
+    // Not checked for exclusivity at run time, like what else is touched for each request: no access
+    // lasts longer than its statement, and none calls out.
+    @exclusivity(unchecked) private(set) var machine: ConnectionMachine
     private(set) var goAway: GoAway?
     /// Streams that may still be opened in this turn; set by the pool before it dispatches.
-    var room = 0
+    @exclusivity(unchecked) var room = 0
 
     private let pool: HTTP2Pool
     private let loop: EventLoop
@@ -28,7 +30,7 @@ final class Connection: ReadinessHandler {
     private var interest: Interest = []
     private var tls: TLSSession?
     private var session: ClientSession?
-    private var streams = ExchangeList()
+    @exclusivity(unchecked) private var streams = ExchangeList()
 
     /// Serialised and not yet taken by TLS, from `outputOffset` on.
     private let output = ByteWriter(capacity: 32 * 1024)
@@ -37,7 +39,7 @@ final class Connection: ReadinessHandler {
     private var serialised: UInt64 = 0
     private var flushed: UInt64 = 0
     /// The estimated size of what was opened and is not serialised yet.
-    private var openedBytes = 0
+    @exclusivity(unchecked) private var openedBytes = 0
 
     private var hasMoreToRead = false
     private var timerDue = MonotonicTime.distantFuture
@@ -188,13 +190,13 @@ final class Connection: ReadinessHandler {
     /// Writes a request; the bytes leave at the end of the turn. False when it has to go elsewhere.
     func open(_ exchange: Exchange) throws(ClientSession.OpenFailure) {
         guard let session, let request = exchange.request else { throw .notHere }
-        exchange.forgetAttempt()
+        exchange.forgetAttempt(bodyLength: request.body.count)
         try session.open(exchange, request)
         exchange.sentAt = loop.now
         exchange.serialisedBefore = serialised
         streams.append(exchange)
         machine.streamOpened(at: loop.now)
-        openedBytes += request.fieldBytes.count + request.body.count + 256
+        openedBytes += request.fieldBytes.count + exchange.bodyLength + 256
         room = openedBytes < Limits.unsentBytesMax ? room - 1 : 0
     }
 

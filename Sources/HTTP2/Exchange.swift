@@ -4,41 +4,47 @@ internal import Base
 ///
 /// A slot: the pool makes as many as are ever in use at once, reuses them, and frees them only with
 /// itself. That is why the links and nghttp2's stream user data may point here unretained.
+///
+/// Its fields are not checked for exclusivity at run time: they are touched a few dozen times for
+/// each request, each access is one statement, and nothing is called out to within one.
 final class Exchange {
     // The request, owned by the pool from submission to result.
-    var request: OutboundRequest?
-    var tag: UInt64 = 0
+    @exclusivity(unchecked) var request: OutboundRequest?
+    @exclusivity(unchecked) var tag: UInt64 = 0
     /// The order of submission, kept when the request goes back to the queue.
-    var sequence: UInt64 = 0
-    var deadline = MonotonicTime.distantFuture
-    var queuedAt = MonotonicTime(nanos: 0)
-    var resends = 0
+    @exclusivity(unchecked) var sequence: UInt64 = 0
+    @exclusivity(unchecked) var deadline = MonotonicTime.distantFuture
+    @exclusivity(unchecked) var queuedAt = MonotonicTime(nanos: 0)
+    @exclusivity(unchecked) var resends = 0
     /// Set while the request waits out a short delay before it may be written again.
-    var notBefore = MonotonicTime(nanos: 0)
+    @exclusivity(unchecked) var notBefore = MonotonicTime(nanos: 0)
 
     // The attempt under way.
-    var streamID: Int32 = 0
+    @exclusivity(unchecked) var streamID: Int32 = 0
     /// Bytes its connection had serialised before this request: while no more than these have
     /// reached the socket, the peer cannot have seen it.
-    var serialisedBefore: UInt64 = 0
-    var sentAt = MonotonicTime(nanos: 0)
-    var bodyOffset = 0
+    @exclusivity(unchecked) var serialisedBefore: UInt64 = 0
+    @exclusivity(unchecked) var sentAt = MonotonicTime(nanos: 0)
+    @exclusivity(unchecked) var bodyOffset = 0
+    @exclusivity(unchecked) var bodyLength = 0
 
     // The answer.
-    var status = 0
-    var firstByteAt = MonotonicTime(nanos: 0)
+    @exclusivity(unchecked) var status = 0
+    @exclusivity(unchecked) var firstByteAt = MonotonicTime(nanos: 0)
     /// END_STREAM was seen: the answer is whole, whatever happens to the stream afterwards.
-    var isComplete = false
-    var isHeadComplete = false
-    var isBodyTruncated = false
-    var headBytes = 0
+    @exclusivity(unchecked) var isComplete = false
+    @exclusivity(unchecked) var isHeadComplete = false
+    @exclusivity(unchecked) var isBodyTruncated = false
+    @exclusivity(unchecked) var headBytes = 0
+    @exclusivity(unchecked) private var hasBody = false
     let responseBody = ByteWriter(capacity: 256)
     private let kept = ByteWriter(capacity: 128)
-    private var fields: [9 of KeptField] = .init(repeating: KeptField())
+    @exclusivity(unchecked) private var keepsFields = false
+    @exclusivity(unchecked) private var fields: [9 of KeptField] = .init(repeating: KeptField())
 
     // Links of the one list the exchange is in: the pool's queue or its connection's streams.
-    unowned(unsafe) var next: Exchange?
-    unowned(unsafe) var previous: Exchange?
+    @exclusivity(unchecked) fileprivate(set) var nextLink: Unmanaged<Exchange>?
+    @exclusivity(unchecked) fileprivate(set) var previousLink: Unmanaged<Exchange>?
 
     private struct KeptField {
         var offset: Int32 = 0
@@ -46,12 +52,18 @@ final class Exchange {
     }
 
     /// Whether all of the request has been serialised.
-    var isBodySent: Bool { bodyOffset >= (request?.body.count ?? 0) }
+    var isBodySent: Bool { bodyOffset >= bodyLength }
 
-    /// Prepares the slot for a new attempt; the request stays.
-    func forgetAttempt() {
+    /// The one behind this in its list.
+    var next: Exchange? { nextLink?.takeUnretainedValue() }
+    /// The one before this in its list.
+    var previous: Exchange? { previousLink?.takeUnretainedValue() }
+
+    /// Prepares the slot for an attempt with a body of that length; the request stays.
+    func forgetAttempt(bodyLength: Int) {
         streamID = 0
         bodyOffset = 0
+        self.bodyLength = bodyLength
         isComplete = false
         forgetHead()
     }
@@ -60,10 +72,14 @@ final class Exchange {
     func forgetHead() {
         status = 0
         isHeadComplete = false
-        isBodyTruncated = false
         headBytes = 0
-        responseBody.removeAll()
-        if kept.count > 0 {
+        if hasBody {
+            hasBody = false
+            isBodyTruncated = false
+            responseBody.removeAll()
+        }
+        if keepsFields {
+            keepsFields = false
             kept.removeAll()
             fields = .init(repeating: KeptField())
         }
@@ -72,6 +88,7 @@ final class Exchange {
     /// Keeps the first value of a header field, cut to its limit.
     func keep(_ header: ResponseHeader, _ value: UnsafeRawBufferPointer) {
         guard fields[header.rawValue].length < 0 else { return }
+        keepsFields = true
         let value = UnsafeRawBufferPointer(
             rebasing: value.prefix(Limits.responseFieldBytesMax))
         fields[header.rawValue] = KeptField(
@@ -89,6 +106,7 @@ final class Exchange {
 
     /// Keeps body bytes up to the limit.
     func appendBody(_ bytes: UnsafeRawBufferPointer) {
+        hasBody = true
         let room = Limits.responseBodyBytesMax - responseBody.count
         if bytes.count > room { isBodyTruncated = true }
         responseBody.append(UnsafeRawBufferPointer(rebasing: bytes.prefix(room)))
@@ -98,57 +116,61 @@ final class Exchange {
 /// A first-in, first-out list of exchanges, linked through the exchanges themselves: no allocation,
 /// and removal from the middle costs nothing. Does not own them.
 struct ExchangeList: ~Copyable {
-    private unowned(unsafe) var head: Exchange?
-    private unowned(unsafe) var tail: Exchange?
+    private var head: Unmanaged<Exchange>?
+    private var tail: Unmanaged<Exchange>?
     private(set) var count = 0
 
     /// The oldest.
-    var first: Exchange? { head }
+    var first: Exchange? { head?.takeUnretainedValue() }
     /// The newest.
-    var last: Exchange? { tail }
+    var last: Exchange? { tail?.takeUnretainedValue() }
     var isEmpty: Bool { count == 0 }
 
     mutating func append(_ exchange: Exchange) {
-        exchange.previous = tail
-        exchange.next = nil
-        if let tail { tail.next = exchange } else { head = exchange }
-        tail = exchange
+        let link = Unmanaged.passUnretained(exchange)
+        exchange.previousLink = tail
+        exchange.nextLink = nil
+        if let tail { tail._withUnsafeGuaranteedRef { $0.nextLink = link } } else { head = link }
+        tail = link
         count += 1
     }
 
     /// Inserts by order of submission, looking from the front: what returns to the queue is older
     /// than what waits there.
     mutating func insertInOrder(_ exchange: Exchange) {
-        var successor = head
+        var successor = first
         while let candidate = successor, candidate.sequence < exchange.sequence {
             successor = candidate.next
         }
         guard let successor else { return append(exchange) }
-        exchange.next = successor
-        exchange.previous = successor.previous
-        if let previous = successor.previous { previous.next = exchange } else { head = exchange }
-        successor.previous = exchange
+        let link = Unmanaged.passUnretained(exchange)
+        exchange.nextLink = .passUnretained(successor)
+        exchange.previousLink = successor.previousLink
+        if let previous = successor.previous { previous.nextLink = link } else { head = link }
+        successor.previousLink = link
         count += 1
     }
 
     mutating func remove(_ exchange: Exchange) {
-        if let previous = exchange.previous {
-            previous.next = exchange.next
+        let next = exchange.nextLink
+        let previous = exchange.previousLink
+        if let previous {
+            previous._withUnsafeGuaranteedRef { $0.nextLink = next }
         } else {
-            head = exchange.next
+            head = next
         }
-        if let next = exchange.next {
-            next.previous = exchange.previous
+        if let next {
+            next._withUnsafeGuaranteedRef { $0.previousLink = previous }
         } else {
-            tail = exchange.previous
+            tail = previous
         }
-        exchange.next = nil
-        exchange.previous = nil
+        exchange.nextLink = nil
+        exchange.previousLink = nil
         count -= 1
     }
 
     mutating func popFirst() -> Exchange? {
-        guard let first = head else { return nil }
+        guard let first else { return nil }
         remove(first)
         return first
     }

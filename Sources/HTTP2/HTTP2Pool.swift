@@ -15,13 +15,16 @@ public final class HTTP2Pool: TurnEndHandler {
     public let origin: Origin
 
     /// Told about results and faults; a strong reference.
-    public var delegate: (any HTTP2PoolDelegate)?
+    @exclusivity(unchecked) public var delegate: (any HTTP2PoolDelegate)?
+
+    // What is touched for each request is not checked for exclusivity at run time: everything runs
+    // on the loop's thread, and no access lasts longer than its statement or calls out.
 
     /// Counts since the pool was made.
-    public internal(set) var statistics = PoolStatistics()
+    @exclusivity(unchecked) public internal(set) var statistics = PoolStatistics()
 
     /// Requests written and not answered.
-    public internal(set) var inFlight = 0
+    @exclusivity(unchecked) public internal(set) var inFlight = 0
 
     let loop: EventLoop
     let tls: TLSContext
@@ -30,16 +33,16 @@ public final class HTTP2Pool: TurnEndHandler {
     let readBuffer = UnsafeMutableRawBufferPointer.allocate(
         byteCount: Limits.readBufferBytes, alignment: 16)
 
-    var connections: [Connection] = []
-    var plan: PoolPlan
-    var delay: ReconnectDelay
+    @exclusivity(unchecked) var connections: [Connection] = []
+    @exclusivity(unchecked) var plan: PoolPlan
+    @exclusivity(unchecked) var delay: ReconnectDelay
     var calm = CalmCap()
-    var queue = ExchangeList()
+    @exclusivity(unchecked) var queue = ExchangeList()
     /// Refused requests that wait out their delay.
     var delayed: [Exchange] = []
     /// Requests that were not taken in, to be handed back at the end of the turn.
-    var rejected: [(Exchange, TransportFault)] = []
-    var earliestDeadline = MonotonicTime.distantFuture
+    @exclusivity(unchecked) var rejected: [(Exchange, TransportFault)] = []
+    @exclusivity(unchecked) var earliestDeadline = MonotonicTime.distantFuture
     var lastSweep = MonotonicTime(nanos: 0)
     /// One delay for all requests refused in a turn, so that they keep their order.
     var refusedDelayEnd: MonotonicTime?
@@ -49,10 +52,10 @@ public final class HTTP2Pool: TurnEndHandler {
     var isDraining = false
     var isClosed = false
 
-    private var exchanges: [Exchange] = []
-    private var spare: [Exchange] = []
-    private var submissions: UInt64 = 0
-    private var needsTurnEnd = false
+    @exclusivity(unchecked) private var exchanges: [Exchange] = []
+    @exclusivity(unchecked) private var spare: [Exchange] = []
+    @exclusivity(unchecked) private var submissions: UInt64 = 0
+    @exclusivity(unchecked) private var needsTurnEnd = false
     private(set) lazy var timer = LoopTimer { [unowned self] in setNeedsTurnEnd() }
 
     /// A pool without connections; the first request dials.

@@ -26,14 +26,16 @@ final class SessionRecorder {
         case notSent(streamID: Int32)
     }
 
+    // Not checked for exclusivity at run time: each access is one statement, and the callbacks that
+    // write here run while nobody else looks.
     /// Streams that ended, in order.
-    var ended: [EndedStream] = []
+    @exclusivity(unchecked) var ended: [EndedStream] = []
     /// Everything else, in order.
-    var events: [Event] = []
+    @exclusivity(unchecked) var events: [Event] = []
     /// The stream whose header block is being read.
-    var current: Unmanaged<Exchange>?
+    @exclusivity(unchecked) var current: Unmanaged<Exchange>?
     /// Where DATA frames go while the session serialises.
-    var output: ByteWriter?
+    @exclusivity(unchecked) var output: ByteWriter?
     /// The loop's time, for stamps.
     var now = MonotonicTime(nanos: 0)
 
@@ -155,10 +157,10 @@ final class SessionRecorder {
             return Int(NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue)
         }
         return Unmanaged<Exchange>.fromOpaque(pointer)._withUnsafeGuaranteedRef { exchange in
-            guard exchange.streamID == streamID, let request = exchange.request else {
+            guard exchange.streamID == streamID else {
                 return Int(NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue)
             }
-            let rest = request.body.count - exchange.bodyOffset
+            let rest = exchange.bodyLength - exchange.bodyOffset
             flags.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue
             if rest <= length { flags.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
             return min(rest, length)

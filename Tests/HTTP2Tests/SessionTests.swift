@@ -72,6 +72,7 @@ private final class Wire {
         for _ in 0..<bodyBytes { request.body.append(65) }
         let exchange = Exchange()
         exchange.request = request
+        exchange.forgetAttempt(bodyLength: bodyBytes)
         exchanges.append(exchange)
         try session.open(exchange, request)
         flush()

@@ -12,10 +12,10 @@ struct GoAwayReason: Equatable {
     /// Whether the peer ends the connection in the normal course of things.
     var isRoutine: Bool { text == "IdleTimeout" || text == "Shutdown" }
 
+    /// Not among them: what a newer token or a pause cures, such as `ExpiredProviderToken`.
     private static let credentialReasons: Set<String> = [
         "BadCertificate", "BadCertificateEnvironment", "BadEnvironmentKeyIdInToken",
-        "BadEnvironmentKeyInToken", "ExpiredProviderToken", "Forbidden", "InvalidProviderToken",
-        "MissingProviderToken", "TooManyProviderTokenUpdates",
+        "BadEnvironmentKeyInToken", "Forbidden", "InvalidProviderToken", "MissingProviderToken",
     ]
 
     /// The reason in the debug data, or nil when there is none.

@@ -68,7 +68,10 @@ public final class HTTP2Pool: TurnEndHandler {
         delay = ReconnectDelay(policy: policy)
     }
 
-    deinit { readBuffer.deallocate() }
+    deinit {
+        loop.cancel(timer)
+        readBuffer.deallocate()
+    }
 
     /// Requests that wait to be written.
     public var queued: Int { queue.count + delayed.count }

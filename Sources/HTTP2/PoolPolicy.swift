@@ -68,7 +68,7 @@ public struct PoolPolicy: Sendable {
     public var shrinkAfter = TimeSpan.minutes(10)
     /// Use below this part of the pool's streams counts as low.
     public var shrinkBelow = 0.3
-    /// How often a pool that stopped for a credential fault looks whether it still exists.
+    /// How often a pool that stopped for a credential fault tries whether it still is one.
     public var suspendedRetry = TimeSpan.minutes(5)
 
     /// A policy with the given PING rules and the common defaults.

@@ -163,6 +163,10 @@ public final class Admin {
         defer { rd_kafka_AdminOptions_destroy(options) }
         let millis = Int32(clamping: timeout.millis)
         rd_kafka_AdminOptions_set_request_timeout(options, millis, nil, 0)
+        if operation == RD_KAFKA_ADMIN_OP_CREATETOPICS {
+            // Without it the broker answers before the topics can be used.
+            rd_kafka_AdminOptions_set_operation_timeout(options, millis, nil, 0)
+        }
         send(options, queue.pointer)
         guard let event = queue.poll(timeout + .seconds(1)) else {
             throw KafkaError(RD_KAFKA_RESP_ERR__TIMED_OUT, "no answer to: \(what)")

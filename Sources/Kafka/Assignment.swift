@@ -9,9 +9,10 @@ public struct PartitionAssignment: Sendable {
     public let place: TopicPartition
     /// The number of this assignment; it travels with every piece of work.
     public let epoch: Epoch
-    /// The committed offset reading starts at; nil when none is committed and the start policy
-    /// decides.
+    /// The offset reading starts at; nil when none is committed and the start policy decides.
     public let startOffset: Int64?
+    /// What the group has committed; below `startOffset` when the last commit was refused.
+    let committedOffset: Int64?
     /// Where the records come from; hand it to the lane that will own the partition.
     public let queue: PartitionQueue
 }

@@ -38,10 +38,13 @@ struct CommitLedger {
     private var entries: [Entry] = []
     private var free: [Int32] = []
 
-    /// Starts the books of an assignment. `committed` is what the group had committed.
-    mutating func open(_ epoch: Epoch, _ place: TopicPartition, group: Int, committed: Int64?) {
+    /// Starts the books of an assignment. `committed` is what the group had committed; `floor`,
+    /// when known, is an offset below which everything is finished and delivered already.
+    mutating func open(
+        _ epoch: Epoch, _ place: TopicPartition, group: Int, committed: Int64?, floor: Int64? = nil
+    ) {
         let partition = Partition(
-            epoch: epoch, place: place, group: group, committed: committed ?? -1)
+            epoch: epoch, place: place, group: group, floor: floor, committed: committed ?? -1)
         if let slot = partitions.firstIndex(where: { $0 == nil }) {
             partitions[slot] = partition
             indexOf[epoch] = slot
@@ -104,6 +107,19 @@ struct CommitLedger {
         guard let index = indexOf[epoch], let offset = partitions[index]?.committed, offset >= 0
         else { return nil }
         return offset
+    }
+
+    /// An offset below which everything is finished and delivered, when it is further than what is
+    /// committed: a fact that a refused commit does not change.
+    func uncommittedPoint(_ epoch: Epoch) -> (place: TopicPartition, offset: Int64)? {
+        guard let index = indexOf[epoch], let partition = partitions[index],
+            let floor = partition.floor
+        else { return nil }
+        var point = floor
+        for entry in entries where entry.remaining > 0 && entry.epoch == epoch {
+            point = min(point, entry.offset)
+        }
+        return point > partition.committed ? (partition.place, point) : nil
     }
 
     /// What can be committed for a group and is not yet: always further than before, never while

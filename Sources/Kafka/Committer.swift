@@ -133,7 +133,8 @@ public final class Committer: Sendable {
     }
 
     /// Closes the books of assignments that were lost. Their records are still delivered, their
-    /// offsets never committed. `completion` follows when no commit for them is on its way.
+    /// offsets never committed. `completion` follows, within a bound, when no commit for them is
+    /// on its way.
     public func discard(_ epochs: [Epoch], completion: @escaping @Sendable () -> Void) {
         inbox.post(.discard(epochs, completion))
     }

@@ -80,13 +80,13 @@ final class CommitterSession {
                     settleBy: deadline - reserve, deadline: deadline, commits: true,
                     completion: completion))
         case .discard(let epochs, let completion):
-            let group = epochs.lazy.compactMap { self.groupOf[$0] }.first
-            close(epochs)
+            // The group thread took them off its table: no request names them any more.
             let deadline = time.monotonic + Limits.lostSettle
             flushes.append(
                 Flush(
-                    epochs: [], group: group, settleBy: deadline, deadline: deadline,
-                    commits: false, completion: completion))
+                    epochs: epochs, group: epochs.lazy.compactMap { self.groupOf[$0] }.first,
+                    settleBy: deadline, deadline: deadline, commits: false,
+                    completion: completion))
         case .stop(let deadline): stopBy = min(stopBy ?? deadline, deadline)
         }
     }
@@ -103,17 +103,23 @@ final class CommitterSession {
     }
 
     private func open(_ partitions: [PartitionAssignment], _ consumer: Consumer) {
+        isDirty = true
         do throws(KafkaError) {
             let group = try commits.group(of: consumer)
             for partition in partitions {
                 groupOf[partition.epoch] = group
                 ledger.open(
                     partition.epoch, partition.place, group: group,
-                    committed: partition.startOffset)
+                    committed: partition.committedOffset, floor: partition.startOffset)
             }
         } catch {
             settings.onEvent?(.commitFailed(error, partitions: partitions.count))
         }
+    }
+
+    private func remember(_ epoch: Epoch, at now: MonotonicTime) {
+        guard let group = groupOf[epoch], let point = ledger.uncommittedPoint(epoch) else { return }
+        commits.consumer(of: group).noteFinished(point.place, below: point.offset, at: now)
     }
 
     private func close(_ epochs: [Epoch]) {
@@ -147,6 +153,7 @@ final class CommitterSession {
         var waiting: [Flush] = []
         for flush in flushes {
             if isDone(flush, at: now) {
+                for epoch in flush.epochs { remember(epoch, at: now) }
                 close(flush.epochs)
                 flush.completion()
             } else {
@@ -158,10 +165,9 @@ final class CommitterSession {
 
     private func isDone(_ flush: Flush, at now: MonotonicTime) -> Bool {
         guard now < flush.deadline, let group = flush.group else { return true }
-        guard flush.commits, !flush.isStale else { return commits.isIdle(group) }
         let isSettled = flush.epochs.allSatisfy { ledger.unsettled($0) == 0 }
         guard isSettled || now >= flush.settleBy, commits.isIdle(group) else { return false }
-        return !commits.request(group, &ledger)
+        return !flush.commits || flush.isStale || !commits.request(group, &ledger)
     }
 
     private func waitLimit(at now: MonotonicTime) -> TimeSpan {

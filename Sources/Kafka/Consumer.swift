@@ -11,6 +11,7 @@ public final class Consumer: Sendable {
     public let group: GroupConfiguration
     let client: ClientHandle
     let assignments = AssignmentTable()
+    private let finished = Mutex<[TopicPartition: Finished]>([:])
     private let cells = Mutex<[TopicPartition: PartitionCell]>([:])
 
     /// Creates the handle; the group is joined when a `GroupThread` starts.
@@ -30,10 +31,7 @@ public final class Consumer: Sendable {
     public func committedOffsets(
         _ places: [TopicPartition], timeout: TimeSpan
     ) throws(KafkaError) -> [TopicPartition: Int64] {
-        let list = PartitionList(capacity: places.count)
-        for place in places { list.add(place) }
-        let code = rd_kafka_committed(client.pointer, list.pointer, Int32(clamping: timeout.millis))
-        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code) }
+        let list = try committed(places, timeout: timeout)
         var offsets: [TopicPartition: Int64] = [:]
         for element in list.elements where element.error == nil && element.offset >= 0 {
             offsets[element.place] = element.offset
@@ -41,11 +39,55 @@ public final class Consumer: Sendable {
         return offsets
     }
 
+    /// The text stored beside each committed offset.
+    public func committedMetadata(
+        _ places: [TopicPartition], timeout: TimeSpan
+    ) throws(KafkaError) -> [TopicPartition: String] {
+        let list = try committed(places, timeout: timeout)
+        var notes: [TopicPartition: String] = [:]
+        for element in list.elements where element.error == nil && element.offset >= 0 {
+            notes[element.place] = element.metadata
+        }
+        return notes
+    }
+
+    private func committed(
+        _ places: [TopicPartition], timeout: TimeSpan
+    ) throws(KafkaError) -> PartitionList {
+        let list = PartitionList(capacity: places.count)
+        for place in places { list.add(place) }
+        let code = rd_kafka_committed(client.pointer, list.pointer, Int32(clamping: timeout.millis))
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code) }
+        return list
+    }
+
     /// The oldest offset and the one after the newest, asked from the broker.
     public func watermarks(
         _ place: TopicPartition, timeout: TimeSpan
     ) throws(KafkaError) -> Range<Int64> {
         try client.watermarks(place, timeout: timeout)
+    }
+
+    /// Notes that everything of a partition below `offset` is delivered although the group's commit
+    /// of it was refused. Brokers may refuse the last commit before an eager rebalance, and
+    /// librdkafka then calls the assignment lost; when the partition comes straight back, nothing
+    /// of it needs to be done twice.
+    func noteFinished(_ place: TopicPartition, below offset: Int64, at now: MonotonicTime) {
+        finished.withLock { $0[place] = Finished(offset: offset, at: now) }
+    }
+
+    /// Takes that note back, when it is recent. An old one might hide that somebody has set the
+    /// group's offsets back on purpose.
+    func takeFinished(_ place: TopicPartition, at now: MonotonicTime) -> Int64? {
+        guard let note = finished.withLock({ $0.removeValue(forKey: place) }),
+            now - note.at < Limits.finishedMemory
+        else { return nil }
+        return note.offset
+    }
+
+    private struct Finished: Sendable {
+        var offset: Int64
+        var at: MonotonicTime
     }
 
     /// The cell of a partition, the same one for every assignment.

@@ -102,7 +102,8 @@ final class GroupSession {
     private func advance() {
         switch step {
         case .draining(let partitions, let ticket):
-            guard ticket.isFinished || time.monotonic >= ticket.deadline else { return }
+            let deadline = min(ticket.deadline, drainLimitWhenStopping ?? .distantFuture)
+            guard ticket.isFinished || time.monotonic >= deadline else { return }
             commit(partitions)
         case .committing(let partitions, let done, let deadline):
             guard done.isRaised || time.monotonic >= deadline else { return }
@@ -151,11 +152,13 @@ extension GroupSession {
                 let queue = try consumer.detachedQueue(of: place)
                 let epoch = AssignmentTable.nextEpoch()
                 let cell = consumer.cell(of: place)
-                let start = committed?[place]
+                let stored = committed?[place]
+                let finished = consumer.takeFinished(place, at: time.monotonic)
+                let start = [stored, committed == nil ? nil : finished].compactMap { $0 }.max()
                 list.setOffset(start ?? fallbackOffset(knowsCommitted: committed != nil), at: index)
                 assignments.append(
                     PartitionAssignment(
-                        place: place, epoch: epoch, startOffset: start,
+                        place: place, epoch: epoch, startOffset: start, committedOffset: stored,
                         queue: PartitionQueue(place, epoch: epoch, queue: queue, cell: cell)))
             } catch {
                 handler.groupError(error)
@@ -222,15 +225,16 @@ extension GroupSession {
             lose(leaving)
             return
         }
-        var deadline = time.monotonic + consumer.group.drainDeadline
-        if let stop = control.stopDeadline {
-            // Leave time for the last commit and for leaving the group.
-            let left = stop - time.monotonic
-            deadline = min(deadline, stop - min(Limits.flushCommitReserve, left / 3))
-        }
+        let drained = time.monotonic + consumer.group.drainDeadline
+        let deadline = min(drained, drainLimitWhenStopping ?? .distantFuture)
         let ticket = RevokeTicket(deadline: deadline) { [control] in control.wake() }
         step = .draining(leaving, ticket)
         handler.revoked(leaving, ticket: ticket)
+    }
+
+    /// A stop leaves time for the last commit and for leaving the group.
+    private var drainLimitWhenStopping: MonotonicTime? {
+        control.stopDeadline.map { $0 - Limits.stopReserve }
     }
 
     /// The tickets are in: the committer delivers what was posted and commits it, bounded.

@@ -43,8 +43,12 @@ enum Limits {
     static let committedLookUp = TimeSpan.seconds(5)
     /// Time for the last commit of partitions that leave.
     static let revokeCommit = TimeSpan.seconds(5)
+    /// Time kept back from a stop for the last commit and for leaving the group.
+    static let stopReserve = TimeSpan.seconds(1)
     /// Time to wait for the answer to a commit of partitions that were lost.
     static let lostSettle = TimeSpan.seconds(2)
+    /// How long it is remembered what was delivered and could not be committed any more.
+    static let finishedMemory = TimeSpan.minutes(1)
     /// Time kept back from a flush for the commit itself.
     static let flushCommitReserve = TimeSpan.seconds(1)
     /// Messages taken from a partition queue before their records are handed out.

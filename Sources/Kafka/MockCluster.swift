@@ -52,7 +52,9 @@ public final class MockCluster: @unchecked Sendable {
         case tooLarge
         /// The principal may not use the topic.
         case topicUnauthorized
-        /// The producer's numbering broke: fatal for it.
+        /// The principal may not use the cluster: fatal for an idempotent producer.
+        case clusterUnauthorized
+        /// The producer's numbering broke.
         case outOfOrderSequence
 
         var code: rd_kafka_resp_err_t {
@@ -66,6 +68,7 @@ public final class MockCluster: @unchecked Sendable {
             case .notEnoughReplicas: RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS
             case .tooLarge: RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
             case .topicUnauthorized: RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
+            case .clusterUnauthorized: RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED
             case .outOfOrderSequence: RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER
             }
         }

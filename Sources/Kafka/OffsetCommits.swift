@@ -35,6 +35,8 @@ final class OffsetCommits {
 
     func isIdle(_ group: Int) -> Bool { groups[group].outstanding.isEmpty }
 
+    func consumer(of group: Int) -> Consumer { groups[group].consumer }
+
     /// The number of a consumer's group; a new one for a consumer not seen before.
     func group(of consumer: Consumer) throws(KafkaError) -> Int {
         if let index = groups.firstIndex(where: { $0.consumer === consumer }) { return index }

@@ -8,6 +8,7 @@ struct PartitionList: ~Copyable {
     struct Element {
         var place: TopicPartition
         var offset: Int64
+        var metadata: String
         var error: KafkaError?
     }
 
@@ -67,8 +68,10 @@ struct PartitionList: ~Copyable {
         (0..<Int(list.pointee.cnt)).map { index in
             let raw = list.pointee.elems[index]
             let topic = raw.topic.map { String(cString: $0) } ?? ""
+            let metadata = UnsafeRawBufferPointer(start: raw.metadata, count: raw.metadata_size)
             return Element(
                 place: TopicPartition(topic, raw.partition), offset: raw.offset,
+                metadata: String(decoding: metadata, as: UTF8.self),
                 error: raw.err == RD_KAFKA_RESP_ERR_NO_ERROR ? nil : KafkaError(raw.err))
         }
     }

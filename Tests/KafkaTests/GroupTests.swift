@@ -1,10 +1,11 @@
 import Base
 import EventLoop
+import Glibc
 import Kafka
 import Testing
 
 /// The group thread, the lanes' queues and the committer together, against the broker in process.
-@Suite(.serialized) struct GroupTests {
+@Suite struct GroupTests {
     private let cluster: MockCluster
     private let configuration: KafkaConfiguration
 
@@ -97,6 +98,113 @@ import Testing
                 }
             })
         member.stop()
+    }
+
+    /// This broker refuses commits while it rebalances. What moves to the other member is then
+    /// done twice; what comes back is not, and nothing is lost.
+    @Test func `a refused last commit repeats nothing in the member that goes on`() throws {
+        try publish(400)
+        let first = try TestMember(configuration, group: TestMember.groupSettings("g"))
+        first.holds = true
+        #expect(first.turn { first.heldCount == 400 })
+        let second = try TestMember(configuration, group: TestMember.groupSettings("g"))
+        #expect(
+            first.turn(until: .seconds(60)) {
+                second.turn()
+                return first.partitions.count == 2 && second.partitions.count == 2
+            })
+        #expect(first.reports.commitErrors.contains { $0.kind == .staleMember })
+        first.holds = false
+        try publish(400, from: 400)
+        #expect(
+            first.turn {
+                second.turn()
+                return Set(first.seen).union(second.seen).count == 800
+            })
+        #expect(first.seen.count == Set(first.seen).count)
+        #expect(first.stop())
+        #expect(second.turn(until: .seconds(60)) { second.partitions.count == 4 })
+        #expect(second.stop())
+        #expect(second.seen.count == Set(second.seen).count)
+        #expect(Set(try results()).count == 800)
+        #expect(try committed() == [200, 200, 200, 200])
+    }
+
+    @Test func `a cooperative group moves only what it must and does nothing twice`() throws {
+        try publish(400)
+        var settings = TestMember.groupSettings("g")
+        settings.assignor = .cooperativeSticky
+        let first = try TestMember(configuration, group: settings)
+        first.holds = true
+        #expect(first.turn { first.heldCount == 400 })
+        let second = try TestMember(configuration, group: settings)
+        #expect(
+            first.turn(until: .seconds(60)) {
+                second.turn()
+                return first.partitions.count == 2 && second.partitions.count == 2
+            })
+        // Two partitions stayed where they were, their work untouched.
+        #expect(first.heldCount == 200)
+        first.holds = false
+        first.release()
+        try publish(400, from: 400)
+        #expect(
+            first.turn {
+                second.turn()
+                return first.seen.count + second.seen.count >= 800
+            })
+        let isDisjoint = Set(first.seen).isDisjoint(with: second.seen)
+        #expect(isDisjoint)
+        #expect(first.stop())
+        #expect(second.turn(until: .seconds(60)) { second.partitions.count == 4 })
+        #expect(second.stop())
+        #expect(try results().count == 800)
+        #expect(try committed() == [200, 200, 200, 200])
+    }
+
+    @Test func `a drain nobody answers ends at its deadline and the member goes on`() throws {
+        try publish(40)
+        var settings = TestMember.groupSettings("g")
+        settings.drainDeadline = .milliseconds(500)
+        let member = try TestMember(configuration, group: settings)
+        member.holds = true
+        member.answersTickets = false
+        #expect(member.turn { member.heldCount == 40 })
+        cluster.push([.rebalanceInProgress], to: .heartbeat)
+        #expect(member.turn { member.partitions.isEmpty })
+        member.dropHeld()
+        member.holds = false
+        member.answersTickets = true
+        #expect(member.turn { member.seen.count == 80 })
+        #expect(member.stop())
+        #expect(try committed() == [10, 10, 10, 10])
+    }
+
+    @Test func `a handle of an older assignment reads nothing and wakes nobody`() throws {
+        let member = try TestMember(configuration, group: TestMember.groupSettings("g"))
+        #expect(member.turn { member.partitions.count == 4 })
+        let place = TopicPartition(TestMember.input, 0)
+        let old = try #require(member.assignment(of: place))
+        var pipe = [Int32](repeating: -1, count: 2)
+        #expect(Glibc.pipe(&pipe) == 0)
+        for fd in pipe { _ = fcntl(fd, F_SETFL, O_NONBLOCK) }
+        defer { for fd in pipe { close(fd) } }
+        old.queue.enableWakeUps(pipe[1])
+
+        cluster.push([.unknownMember], to: .heartbeat)
+        #expect(member.turn { member.lostCount == 4 && member.partitions.count == 4 })
+        let new = try #require(member.assignment(of: place))
+        #expect(old.epoch < new.epoch)
+        new.queue.enableWakeUps(pipe[1])
+        old.queue.disableWakeUps()
+
+        try publish(5, partition: 0)
+        var poll = pollfd(fd: pipe[0], events: Int16(POLLIN), revents: 0)
+        #expect(Glibc.poll(&poll, 1, 20_000) == 1)
+        #expect(old.queue.consume(max: 10) { _ in } == 0)
+        #expect(member.turn { member.seen.count == 5 })
+        new.queue.disableWakeUps()
+        #expect(member.stop())
     }
 
     @Test func `closing without an assignment and with an open ticket keeps the deadline`() throws {

@@ -1,5 +1,6 @@
 import Base
 import Kafka
+import Synchronization
 import Testing
 
 @Suite struct MockClusterTests {
@@ -73,6 +74,17 @@ import Testing
         }
     }
 
+    @Test func `log lines of the client reach whoever asked for them`() throws {
+        let box = LogBox()
+        let configuration = KafkaConfiguration(
+            bootstrapServers: "127.0.0.1:1", properties: ["debug": "broker"]
+        ) { line in box.lines.withLock { $0.append(line) } }
+        let producer = try TopicProducer(configuration)
+        try producer.send(to: "t", key: nil, value: [1])
+        #expect(throws: KafkaError.self) { try producer.flush(timeout: .milliseconds(300)) }
+        #expect(box.lines.withLock { !$0.isEmpty })
+    }
+
     @Test func `an unreachable broker is one clear error in time`() throws {
         let admin = try Admin(KafkaConfiguration(bootstrapServers: "127.0.0.1:1"))
         do {
@@ -82,4 +94,8 @@ import Testing
             #expect(error.kind == .unreachable || error.kind == .timedOut)
         }
     }
+}
+
+private final class LogBox: Sendable {
+    let lines = Mutex<[KafkaLogLine]>([])
 }

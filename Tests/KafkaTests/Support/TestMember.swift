@@ -51,13 +51,21 @@ final class TestMember {
         init(_ assignment: PartitionAssignment) { self.assignment = assignment }
     }
 
+    private struct Held {
+        var owned: Owned
+        var offset: Int64
+        var key: [UInt8]
+    }
+
     let events = GroupEvents()
+    /// What the committer reported.
+    let reports = Reports()
     let consumer: Consumer
     let committer: Committer
     private let group: GroupThread
     private let results: OutputTopic
     private var owned: [TopicPartition: Owned] = [:]
-    private var held: [(owned: Owned, offset: Int64, key: [UInt8])] = []
+    private var held: [Held] = []
 
     /// While true, records are begun and not finished.
     var holds = false
@@ -72,7 +80,7 @@ final class TestMember {
 
     static func groupSettings(_ id: String) -> GroupConfiguration {
         var settings = GroupConfiguration(groupID: id)
-        settings.sessionTimeout = .seconds(6)
+        settings.sessionTimeout = .seconds(4)
         settings.heartbeatInterval = .milliseconds(300)
         settings.maxPollInterval = .seconds(60)
         settings.fetchWait = .milliseconds(10)
@@ -86,6 +94,7 @@ final class TestMember {
     ) throws {
         var committerSettings = committerSettings
         committerSettings.commitInterval = .milliseconds(20)
+        committerSettings.onEvent = { [reports] event in reports.add(event) }
         consumer = try Consumer(configuration, group: settings)
         committer = try Committer(configuration, committerSettings)
         guard let topic = committer.topic(Self.output) else { throw KafkaTestError.noTopic }
@@ -96,6 +105,8 @@ final class TestMember {
 
     var partitions: [TopicPartition] { owned.keys.sorted() }
     var heldCount: Int { held.count }
+    func assignment(of place: TopicPartition) -> PartitionAssignment? { owned[place]?.assignment }
+    func dropHeld() { held = [] }
 
     /// One turn of the lane: waits up to `span` for news of the group, then reads and finishes
     /// what is there. Returns the number of records begun.
@@ -110,7 +121,7 @@ final class TestMember {
                 seen.append("\(record.partition)/\(record.offset)")
                 let key = record.key.map { Array($0) } ?? []
                 if holds {
-                    held.append((owned, record.offset, key))
+                    held.append(Held(owned: owned, offset: record.offset, key: key))
                 } else {
                     finish(record.offset, key, owned, in: batch)
                 }
@@ -133,10 +144,15 @@ final class TestMember {
 
     /// Finishes held records; those for which `chosen` is false stay held.
     func release(where chosen: (Int64) -> Bool = { _ in true }) {
+        finishHeld { chosen($0.offset) }
+    }
+
+    private func finishHeld(_ isChosen: (Held) -> Bool) {
         let batch = committer.makeBatch()
-        let leaving = held.filter { chosen($0.offset) }
-        held.removeAll { chosen($0.offset) }
-        for item in leaving { finish(item.offset, item.key, item.owned, in: batch) }
+        for item in held where isChosen(item) {
+            finish(item.offset, item.key, item.owned, in: batch)
+        }
+        held.removeAll(where: isChosen)
         committer.post(batch)
     }
 
@@ -157,7 +173,8 @@ final class TestMember {
         case .revoked(let partitions, let ticket):
             for partition in partitions { owned[partition.place] = nil }
             if answersTickets {
-                release()
+                let leaving = Set(partitions.map(\.epoch))
+                finishHeld { leaving.contains($0.owned.assignment.epoch) }
                 ticket.finish()
             }
         case .lost(let partitions):
@@ -179,6 +196,16 @@ final class TestMember {
         batch.addRecord(to: results, key: key, value: value)
         batch.completeEvent(
             epoch: owned.assignment.epoch, offset: offset, floor: owned.ledger.complete(offset))
+    }
+}
+
+final class Reports: Sendable {
+    private let events = Mutex<[CommitterEvent]>([])
+    func add(_ event: CommitterEvent) { events.withLock { $0.append(event) } }
+    var commitErrors: [KafkaError] {
+        events.withLock { events in
+            events.compactMap { if case .commitFailed(let error, _) = $0 { error } else { nil } }
+        }
     }
 }
 

@@ -43,7 +43,7 @@ internal struct EventDecoder: Sendable {
         do throws(JSONError) {
             root = try parser.parse(json)
         } catch {
-            throw Refusal(.notJSON, "the value is not JSON: \(error)")
+            throw Refusal(.notJSON, "the value cannot be read: \(error)")
         }
         guard root.isObject else {
             throw Refusal(.notJSON, "the value is JSON but not an object")

@@ -92,6 +92,10 @@ let package = Package(
         .executableTarget(
             name: "ClientBenchmark", dependencies: ["Base", "Crypto", "EventLoop", "HTTP2"],
             path: "benchmarks/client", swiftSettings: swiftSettings),
+        .executableTarget(
+            name: "IndexBenchmark",
+            dependencies: ["Base", "EventLoop", "Redis", "TokenIndex"],
+            path: "benchmarks/index", swiftSettings: swiftSettings),
 
         // Tests: one suite per room, then the ones that need servers.
         tests("BaseTests", ["Base"]),

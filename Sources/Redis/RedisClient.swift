@@ -18,8 +18,8 @@ public enum RedisEvent: Equatable, Sendable {
 public final class RedisClient {
     private let configuration: RedisConfiguration
     private let loop: EventLoop
-    private var state = ReconnectState()
-    private var connection: RedisConnection?
+    @exclusivity(unchecked) private var state = ReconnectState()
+    @exclusivity(unchecked) private var connection: RedisConnection?
     private var dial: DialAttempt?
     private lazy var waitTimer = LoopTimer { [unowned self] in perform(state.waited()) }
 

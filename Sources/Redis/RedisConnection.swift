@@ -31,13 +31,14 @@ internal final class RedisConnection: ReadinessHandler, TurnEndHandler {
     private let loop: EventLoop
     private let commandTimeout: TimeSpan
     private var registration: Registration?
-    private var phase = Phase.open
+    // Touched for every command, never across a call to a handler.
+    @exclusivity(unchecked) private var phase = Phase.open
     private let reader = ReplyReader()
-    private var pending = PendingCommands()
+    @exclusivity(unchecked) private var pending = PendingCommands()
     private let outbound = ByteWriter(capacity: 16 << 10)
-    private var written = 0
-    private var isAwaitingTurnEnd = false
-    private var isAwaitingWritable = false
+    @exclusivity(unchecked) private var written = 0
+    @exclusivity(unchecked) private var isAwaitingTurnEnd = false
+    @exclusivity(unchecked) private var isAwaitingWritable = false
     private let buffer: UnsafeMutableRawBufferPointer
     private lazy var deadlineTimer = LoopTimer { [unowned self] in checkDeadline() }
 
@@ -45,7 +46,7 @@ internal final class RedisConnection: ReadinessHandler, TurnEndHandler {
     var ended: ((RedisError) -> Void)?
 
     /// Called with the time that every answered command took.
-    var answered: ((TimeSpan) -> Void)?
+    @exclusivity(unchecked) var answered: ((TimeSpan) -> Void)?
 
     /// Takes over a connected descriptor.
     init(fd: Int32, loop: EventLoop, commandTimeout: TimeSpan) throws(SystemError) {

@@ -13,11 +13,12 @@ internal final class ReplyStorage {
         var value: Int64
     }
 
-    // The memory is this object's own: plain pointers spare the checks of an array inside a
-    // class on every element of every reply.
-    private var elements: UnsafeMutablePointer<Element>
-    private var capacity: Int
-    private(set) var count = 0
+    // The memory is this object's own: plain pointers, and no run-time check of exclusivity, as
+    // no access lasts longer than the statement it stands in. Every element of every reply comes
+    // through here.
+    @exclusivity(unchecked) private var elements: UnsafeMutablePointer<Element>
+    @exclusivity(unchecked) private var capacity: Int
+    @exclusivity(unchecked) private(set) var count = 0
     private let bytes = ByteWriter(capacity: RedisLimits.readBytes)
 
     init() {

@@ -3,6 +3,7 @@
 // looked at, and so nothing is turned into a String before somebody asks.
 
 public import Base
+internal import Glibc
 
 /// A device address as `push.devices` describes it.
 public final class DeviceAddress: Sendable {
@@ -131,6 +132,20 @@ extension DeviceAddress {
 }
 
 extension DeviceAddress {
+    /// Whether this is an address of the user.
+    internal func belongs(to userID: String) -> Bool {
+        var userID = userID
+        return userID.withUTF8 { user in
+            withField(.userID) { own in
+                let length = user.count
+                guard own.count == length, let own = own.baseAddress,
+                    let user = user.baseAddress
+                else { return false }
+                return memcmp(own, user, length) == 0
+            }
+        }
+    }
+
     internal func text(_ field: DeviceField) -> String? {
         guard present & field.bit != 0 else { return nil }
         return withField(field) { String(decoding: $0, as: UTF8.self) }

@@ -1,5 +1,7 @@
 // Collects a user's addresses without ever holding many more than may be handed out.
 
+internal import Glibc
+
 /// Keeps the newest addresses by registration, at most twice the limit at any moment.
 internal struct NewestAddresses {
     private let limit: Int
@@ -10,6 +12,9 @@ internal struct NewestAddresses {
         precondition(limit > 0)
         self.limit = limit
     }
+
+    /// Makes room for so many, as far as they will be kept.
+    mutating func reserve(_ count: Int) { addresses.reserveCapacity(min(count, 2 * limit)) }
 
     mutating func insert(_ address: DeviceAddress) {
         addresses.append(address)
@@ -33,6 +38,15 @@ internal struct NewestAddresses {
     }
 
     private static func precedes(_ left: DeviceAddress, _ right: DeviceAddress) -> Bool {
-        left.storage[..<left.base].lexicographicallyPrecedes(right.storage[..<right.base])
+        left.withAddressID { left in
+            right.withAddressID { right in
+                let shared = min(left.count, right.count)
+                guard let start = left.baseAddress, let other = right.baseAddress else {
+                    return false
+                }
+                let order = memcmp(start, other, shared)
+                return order == 0 ? left.count < right.count : order < 0
+            }
+        }
     }
 }

@@ -7,11 +7,12 @@ internal import EventLoop
 internal import Redis
 
 internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
-    /// An open look-up. Its place in `lookUps` is in the tags of its commands.
-    private struct LookUp {
-        var app: String
-        var userID: String
-        var tag: UInt64
+    /// An open look-up, reused for later ones. Its place in `lookUps` is in the tags of its
+    /// commands.
+    private final class LookUp {
+        var app = ""
+        var userID = ""
+        var tag: UInt64 = 0
         var askedAt = MonotonicTime(nanos: 0)
         var found: NewestAddresses
         /// A field whose value has not arrived yet: long replies come in parts.
@@ -19,6 +20,15 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
         var fault: String?
         /// The connection ended before the answer was complete.
         var isCutOff = false
+
+        init(limit: Int) { found = NewestAddresses(limit: limit) }
+
+        func forgetAnswer(limit: Int) {
+            found = NewestAddresses(limit: limit)
+            openField = nil
+            fault = nil
+            isCutOff = false
+        }
     }
 
     var delegate: (any TokenIndexDelegate)?
@@ -30,13 +40,13 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
     private let layout: RedisLayout
     private let loop: EventLoop
     private let addressesPerUser: Int
-    private var lookUps: [LookUp?] = []
-    private var free: [Int] = []
-    private var openCount = 0
+    private let commands: LookUpCommands
+    @exclusivity(unchecked) private var lookUps: [LookUp] = []
+    @exclusivity(unchecked) private var free: [Int] = []
+    @exclusivity(unchecked) private var openCount = 0
     /// Places of look-ups that wait to be sent again.
     private var waiting: [Int] = []
     private var refused: [UInt64] = []
-    private let keyBytes = ByteWriter(capacity: 512)
     private lazy var refusalTimer = LoopTimer { [unowned self] in answerRefused() }
     private lazy var surveyTimer = LoopTimer { [unowned self] in survey() }
 
@@ -47,6 +57,7 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
     ) {
         self.layout = layout
         self.loop = loop
+        commands = LookUpCommands(layout)
         self.addressesPerUser = addressesPerUser
         client = RedisClient(configuration, on: loop)
         client.latencyObserver = latencyObserver
@@ -64,16 +75,12 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
             return
         }
         openCount += 1
-        let lookUp = LookUp(
-            app: app, userID: userID, tag: tag, found: NewestAddresses(limit: addressesPerUser))
-        let place: Int
-        if let reused = free.popLast() {
-            place = reused
-            lookUps[place] = lookUp
-        } else {
-            place = lookUps.count
-            lookUps.append(lookUp)
-        }
+        let place = free.popLast() ?? lookUps.count
+        if place == lookUps.count { lookUps.append(LookUp(limit: addressesPerUser)) }
+        let lookUp = lookUps[place]
+        lookUp.app = app
+        lookUp.userID = userID
+        lookUp.tag = tag
         send(place)
     }
 
@@ -98,27 +105,19 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
 
 extension RedisIndexReader {
     private func send(_ place: Int) {
-        guard let lookUp = lookUps[place] else { return }
-        keyBytes.removeAll()
-        let bucket = layout.append(user: lookUp.userID, app: lookUp.app, to: keyBytes)
+        let lookUp = lookUps[place]
+        let bucket = RedisLayout.bucket(of: lookUp.userID, app: lookUp.app)
         let tag = UInt64(place) << 1
-        let error = client.send(to: self, tag: tag) { writer in
-            writer.append(commandOf: 2)
-            writer.append(argument: "HGETALL" as StaticString)
-            writer.append(argument: keyBytes.bytes)
+        let error = client.send(to: self, tag: tag) {
+            commands.append(user: lookUp.userID, app: lookUp.app, bucket, to: $0)
         }
         if error != nil {
             waiting.append(place)
             return
         }
-        lookUps[place]?.askedAt = loop.now
-        keyBytes.removeAll()
-        layout.append(marker: bucket, to: keyBytes)
-        let second = client.send(to: self, tag: tag | 1) { writer in
-            writer.append(commandOf: 3)
-            writer.append(argument: "HGET" as StaticString)
-            writer.append(argument: keyBytes.bytes)
-            writer.append(argument: "c" as StaticString)
+        lookUp.askedAt = loop.now
+        let second = client.send(to: self, tag: tag | 1) {
+            commands.append(marker: bucket, to: $0)
         }
         // Room for both is certain: far fewer look-ups may be open than commands may be pending.
         precondition(second == nil, "a connection that took a command takes the next one")
@@ -128,7 +127,7 @@ extension RedisIndexReader {
         let places = waiting
         waiting = []
         for place in places {
-            if let lookUp = lookUps[place], isTrusted(lookUp) {
+            if isTrusted(lookUps[place]) {
                 send(place)
             } else {
                 waiting.append(place)
@@ -157,39 +156,36 @@ extension RedisIndexReader {
 
     func failed(_ error: RedisError, tag: UInt64) {
         let place = Int(tag >> 1)
-        guard lookUps[place] != nil else { return }
         switch error {
         case .refused(let refusal) where refusal.kind == .wrongType:
-            lookUps[place]?.fault = "\(refusal)"
+            lookUps[place].fault = "\(refusal)"
         default:
-            lookUps[place]?.isCutOff = true
+            lookUps[place].isCutOff = true
         }
         if tag & 1 == 1 { finish(place, isTrusted: false) }
     }
 
     /// Takes fields and values in turn.
     private func collect(_ reply: RedisReply, _ place: Int) {
-        guard var lookUp = lookUps[place] else { return }
-        // Out of the array while it is changed, so that its storage is not copied.
-        lookUps[place] = nil
+        let lookUp = lookUps[place]
+        lookUp.found.reserve(reply.count / 2)
         var field: RedisReply?
         reply.forEachElement { element in
-            if let open = lookUp.openField {
-                lookUp.openField = nil
-                open.withUnsafeBytes { take($0, element.bytes, &lookUp) }
-            } else if let name = field {
+            if let name = field {
                 field = nil
-                take(name.bytes, element.bytes, &lookUp)
+                take(name.bytes, element.bytes, lookUp)
+            } else if let open = lookUp.openField {
+                lookUp.openField = nil
+                open.withUnsafeBytes { take($0, element.bytes, lookUp) }
             } else {
                 field = element
             }
         }
         if let field { lookUp.openField = Array(field.bytes) }
-        lookUps[place] = lookUp
     }
 
     private func take(
-        _ id: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ lookUp: inout LookUp
+        _ id: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ lookUp: LookUp
     ) {
         guard let colon = value.firstIndex(of: 0x3A),
             let address = DeviceAddress(
@@ -199,8 +195,7 @@ extension RedisIndexReader {
             return
         }
         // The entry itself says whose it is, whatever key it was found under.
-        let isTheirs = address.withField(.userID) { lookUp.userID.utf8.elementsEqual($0) }
-        guard isTheirs else {
+        guard address.belongs(to: lookUp.userID) else {
             lookUp.fault = "an address in it belongs to another user"
             return
         }
@@ -208,26 +203,25 @@ extension RedisIndexReader {
     }
 
     private func finish(_ place: Int, isTrusted: Bool) {
-        guard var lookUp = lookUps[place] else { return }
+        let lookUp = lookUps[place]
         if lookUp.isCutOff || (!isTrusted && lookUp.fault == nil) {
-            lookUps[place] = LookUp(
-                app: lookUp.app, userID: lookUp.userID, tag: lookUp.tag,
-                found: NewestAddresses(limit: addressesPerUser))
             waiting.append(place)
             if lookUp.isCutOff { surveySoon() } else { becomeIncomplete() }
+            lookUp.forgetAnswer(limit: addressesPerUser)
             return
         }
-        lookUps[place] = nil
-        free.append(place)
-        openCount -= 1
+        let (tag, askedAt) = (lookUp.tag, lookUp.askedAt)
+        let result: LookUpResult
         if let fault = lookUp.fault {
-            delegate?.lookUpFinished(tag: lookUp.tag, .unavailable(.unreadable(fault)))
+            result = .unavailable(.unreadable(fault))
         } else {
             let addresses = lookUp.found.finish()
-            delegate?.lookUpFinished(
-                tag: lookUp.tag,
-                .addresses(addresses, dropped: lookUp.found.dropped, at: lookUp.askedAt))
+            result = .addresses(addresses, dropped: lookUp.found.dropped, at: askedAt)
         }
+        lookUp.forgetAnswer(limit: addressesPerUser)
+        free.append(place)
+        openCount -= 1
+        delegate?.lookUpFinished(tag: tag, result)
     }
 }
 

@@ -37,30 +37,6 @@ internal struct RedisLayout: Sendable {
 
     func marker(_ bucket: Int) -> String { "\(prefix){b\(bucket)}:m" }
 
-    /// Appends a user's key to an empty buffer and returns the bucket. The look-up's way, which
-    /// builds no String.
-    func append(user userID: String, app: String, to writer: ByteWriter) -> Int {
-        let bucket = Self.bucket(of: userID, app: app)
-        append(bucket: bucket, to: writer)
-        writer.append(":u:" as StaticString)
-        writer.append(app)
-        writer.append(0x3A)
-        writer.append(userID)
-        return bucket
-    }
-
-    func append(marker bucket: Int, to writer: ByteWriter) {
-        append(bucket: bucket, to: writer)
-        writer.append(":m" as StaticString)
-    }
-
-    private func append(bucket: Int, to writer: ByteWriter) {
-        writer.append(prefix)
-        writer.append("{b" as StaticString)
-        writer.append(decimal: Int64(bucket))
-        writer.append(0x7D)
-    }
-
     private func userKey(_ type: String, _ userID: String, _ app: String) -> String {
         "\(prefix){b\(Self.bucket(of: userID, app: app))}:\(type):\(app):\(userID)"
     }

@@ -350,12 +350,15 @@ class World:
             self.folder / f"bugle-{self.generation}.log")
 
     def wait_ready(self):
+        answer = [None]
+
         def ready():
             if not self.dispatcher.running():
                 raise AssertionError(f"bugle run has ended:\n{self.tail()}")
-            return self.get("/readyz")[0] == 200
+            answer[0] = self.get("/readyz")
+            return answer[0][0] == 200
 
-        wait_until(ready, 60, lambda: f"readiness:\n{self.tail()}")
+        wait_until(ready, 60, lambda: f"readiness, last answer {answer[0]}:\n{self.tail()}")
 
     def get(self, path):
         """An answer of the admin listener: status and text; status 0 when nobody listens."""

@@ -115,9 +115,18 @@ public final class ByteWriter {
     /// Appends lower-case hex.
     public func append(hex source: UnsafeRawBufferPointer) {
         reserve(source.count * 2)
-        for byte in source {
-            append(Hex.digit(byte >> 4))
-            append(Hex.digit(byte & 15))
+        var index = 0
+        while index + 4 <= source.count {
+            let word = source.loadUnaligned(fromByteOffset: index, as: UInt32.self).bigEndian
+            base.storeBytes(
+                of: Self.digits(of: word).bigEndian, toByteOffset: count, as: UInt64.self)
+            count += 8
+            index += 4
+        }
+        while index < source.count {
+            append(Hex.digit(source[index] >> 4))
+            append(Hex.digit(source[index] & 15))
+            index += 1
         }
     }
 

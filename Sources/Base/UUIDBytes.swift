@@ -81,7 +81,7 @@ extension ByteWriter {
 
     /// The eight lower-case hex digits of a number, the most significant in the highest byte:
     /// each nibble gets a byte of its own, and those over nine are moved up to the letters.
-    private static func digits(of value: UInt32) -> UInt64 {
+    internal static func digits(of value: UInt32) -> UInt64 {
         var spread = UInt64(value)
         spread = (spread | spread << 16) & 0x0000_FFFF_0000_FFFF
         spread = (spread | spread << 8) & 0x00FF_00FF_00FF_00FF

@@ -56,6 +56,26 @@ public struct JSONObjectWriter {
         bytes.append(0x22)
     }
 
+    /// Writes bytes as a string member of lower-case hex.
+    public mutating func hex(_ name: StaticString, _ value: UnsafeRawBufferPointer) {
+        self.name(name)
+        bytes.append(0x22)
+        bytes.append(hex: value)
+        bytes.append(0x22)
+    }
+
+    /// Writes members that are JSON already, with commas between them.
+    public mutating func members(_ json: UnsafeRawBufferPointer) {
+        if !isFirst { bytes.append(0x2C) }
+        isFirst = false
+        bytes.append(json)
+    }
+
+    /// Writes members that are JSON already, with commas between them.
+    public mutating func members(_ json: StaticString) {
+        members(UnsafeRawBufferPointer(start: json.utf8Start, count: json.utf8CodeUnitCount))
+    }
+
     /// Writes a UUID as a string member.
     public mutating func uuid(_ name: StaticString, _ value: UUIDBytes) {
         self.name(name)

@@ -25,9 +25,11 @@ public final class JSONParser {
     private let maximumBytes: Int
     private let maximumDepth: Int
     /// The table of the newest document, owned by the C side.
-    private var nodes: UnsafePointer<csimdjson_node>?
+    // Exclusivity is not checked at run time for these two: every look at a value reads both, and
+    // no access to them lasts longer than the statement it stands in.
+    @exclusivity(unchecked) private var nodes: UnsafePointer<csimdjson_node>?
     /// Counts parses, so that a value of an older document is recognised.
-    private var generation: UInt32 = 0
+    @exclusivity(unchecked) private var generation: UInt32 = 0
 
     /// A parser that refuses larger or deeper documents than given.
     public init(maximumBytes: Int = Limits.documentBytes, maximumDepth: Int = Limits.depth) {

@@ -1,34 +1,58 @@
 public import Base
+internal import CSimdJSON
 
 extension JSONValue {
     /// Appends the value without white space: numbers verbatim, strings minimally escaped, members
     /// in their order. Recurses as deep as the parser let the document be.
     public func writeCompact(to writer: ByteWriter) {
-        switch kind {
-        case .object:
+        Self.write(nodes, Int(index), to: writer)
+    }
+
+    private static func write(
+        _ nodes: UnsafePointer<csimdjson_node>, _ index: Int, to writer: ByteWriter
+    ) {
+        let node = nodes + index
+        switch csimdjson_kind(node.pointee.kind) {
+        case csimdjson_object:
             writer.append(0x7B)
-            var first = true
-            forEachMember { name, value in
-                if !first { writer.append(0x2C) }
-                first = false
-                writer.append(jsonString: name)
+            var name = index + 1
+            for position in 0..<node.pointee.count {
+                if position > 0 { writer.append(0x2C) }
+                writeText(of: nodes + name, to: writer)
                 writer.append(0x3A)
-                value.writeCompact(to: writer)
+                write(nodes, name + 1, to: writer)
+                name = Int(nodes[name].next)
             }
             writer.append(0x7D)
-        case .array:
+        case csimdjson_array:
             writer.append(0x5B)
-            var first = true
-            forEachElement { value in
-                if !first { writer.append(0x2C) }
-                first = false
-                value.writeCompact(to: writer)
+            var element = index + 1
+            for position in 0..<node.pointee.count {
+                if position > 0 { writer.append(0x2C) }
+                write(nodes, element, to: writer)
+                element = Int(nodes[element].next)
             }
             writer.append(0x5D)
-        case .string:
-            writer.append(jsonString: stringBytes ?? UnsafeRawBufferPointer(start: nil, count: 0))
-        case .null, .bool, .number:
-            writer.append(source)
+        case csimdjson_string: writeText(of: node, to: writer)
+        default: writer.append(source(of: node))
         }
+    }
+
+    /// A string or name: as it stands when nothing in it is escaped, which its length tells.
+    private static func writeText(of node: UnsafePointer<csimdjson_node>, to writer: ByteWriter) {
+        if node.pointee.source_length == node.pointee.text_length + 2 {
+            writer.append(source(of: node))
+        } else {
+            writer.append(
+                jsonString: UnsafeRawBufferPointer(
+                    start: node.pointee.text, count: Int(node.pointee.text_length)))
+        }
+    }
+
+    private static func source(
+        of node: UnsafePointer<csimdjson_node>
+    ) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(
+            start: node.pointee.source, count: Int(node.pointee.source_length))
     }
 }

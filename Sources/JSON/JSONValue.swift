@@ -12,7 +12,7 @@ public struct JSONValue {
     }
 
     private let parser: JSONParser
-    private let index: UInt32
+    internal let index: UInt32
     private let generation: UInt32
 
     internal init(parser: JSONParser, index: UInt32, generation: UInt32) {
@@ -21,7 +21,7 @@ public struct JSONValue {
         self.generation = generation
     }
 
-    private var nodes: UnsafePointer<csimdjson_node> { parser.nodes(of: generation) }
+    internal var nodes: UnsafePointer<csimdjson_node> { parser.nodes(of: generation) }
 
     private var node: UnsafePointer<csimdjson_node> { nodes + Int(index) }
 
@@ -123,18 +123,26 @@ extension JSONValue {
     public func member(named name: UnsafeRawBufferPointer) -> JSONValue? {
         let nodes = nodes
         guard nodes[Int(index)].kind == csimdjson_object.rawValue else { return nil }
-        var found: UInt32?
+        let tag = Self.tag(of: name)
+        // No member's value stands at the root.
+        var found: UInt32 = 0
         var key = index + 1
         for _ in 0..<nodes[Int(index)].count {
             let node = nodes + Int(key)
-            if Int(node.pointee.text_length) == name.count, matches(node.pointee.text, name) {
-                found = key + 1
-            }
+            if node.pointee.count == tag, matches(node.pointee.text, name) { found = key + 1 }
             key = node.pointee.next
         }
-        return found.map { sibling($0) }
+        return found == 0 ? nil : sibling(found)
     }
 
+    /// What the shim keeps in the nodes of names: most names differ in it, so that few bytes are
+    /// compared.
+    private static func tag(of name: UnsafeRawBufferPointer) -> UInt32 {
+        guard let first = name.first, let last = name.last else { return 0 }
+        return UInt32(truncatingIfNeeded: name.count) << 16 | UInt32(first) << 8 | UInt32(last)
+    }
+
+    /// Whether a name with the same tag is the same.
     private func matches(_ text: UnsafePointer<UInt8>?, _ name: UnsafeRawBufferPointer) -> Bool {
         guard let text, let start = name.baseAddress else { return name.isEmpty }
         return memcmp(text, start, name.count) == 0

@@ -13,6 +13,8 @@ internal final class Bulkhead {
     let pool: HTTP2Pool
     let sender: Sender
     let metrics: BulkheadMetrics
+    /// What the results of all its targets have in common.
+    let resultMembers: ByteWriter
     /// When the connections were last replaced on a gateway's word.
     var replacedAt = MonotonicTime(nanos: .min / 2)
 
@@ -32,6 +34,7 @@ internal final class Bulkhead {
         self.pool = pool
         self.sender = sender
         self.metrics = metrics
+        resultMembers = ResultRecord.bulkheadMembers(gateway, environment)
     }
 }
 

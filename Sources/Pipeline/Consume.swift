@@ -10,8 +10,8 @@ extension Lane {
     /// Whether another event may be read. The lane stops for its own totals, never for one
     /// gateway.
     var hasRoom: Bool {
-        events.count < settings.eventsInFlight && recordBytes < settings.recordBytes
-            && committer.hasRoom
+        events.count < settings.eventsInFlight && targets.count < settings.targetsInFlight
+            && recordBytes < settings.recordBytes && committer.hasRoom
     }
 
     /// One round over the partitions and as many more as bring records, up to a bound per turn.

@@ -89,21 +89,20 @@ extension EventDecoder {
         let time = try fields.time("time") ?? record.timestamp
         let ttl = try fields.integer("ttl", in: 0...315_360_000)
         let expiry = try fields.time(expiryField)
-        var envelope = EventEnvelope(
+        let isOneAttempt = ttl == 0 && expiry == nil
+        // One attempt at least: an event that must not be stored is not expired on arrival.
+        let lifetime = isOneAttempt ? Self.oneAttemptSeconds : ttl ?? Self.defaultTTL
+        return EventEnvelope(
             id: ownID ?? record.position.eventID, hasOwnID: ownID != nil, type: type,
             userID: userID, app: try fields.text("app", upTo: 128),
             source: try fields.text("source", upTo: 256) ?? "", labels: try fields.labels(),
-            time: time,
-            expiresAt: expiry ?? time + .seconds(ttl ?? Self.defaultTTL),
-            isOneAttempt: ttl == 0 && expiry == nil, notBefore: try fields.time("not_before"),
+            time: time, expiresAt: expiry ?? time + .seconds(lifetime),
+            isOneAttempt: isOneAttempt, notBefore: try fields.time("not_before"),
             priority: try fields.choice("priority") ?? .normal,
             collapseKey: try fields.text(collapseField, upTo: 1024), content: content,
             cursor: try fields.cursor(), unread: try fields.integer("unread", in: 0...1_000_000),
             only: try fields.filter("only"), except: try fields.filter("except"),
             isValidation: try fields.mode())
-        // One attempt at least: an event that must not be stored is not expired on arrival.
-        if envelope.isOneAttempt { envelope.expiresAt = time + .seconds(Self.oneAttemptSeconds) }
-        return envelope
     }
 
     /// How long an event with `ttl` 0 may take from publication to its attempt, in seconds.

@@ -29,6 +29,9 @@ public struct DispatcherSettings: Sendable {
     public var lanes = 1
     /// Events in flight in the whole process.
     public var eventsInFlight = 4000
+    /// Targets in flight in the whole process. More would wait so long for a stream that their
+    /// look-ups had to be repeated, and take room in the cache from those that move.
+    public var targetsInFlight = 4000
     /// Bytes of records in flight in the whole process.
     public var recordBytes = 64 << 20
     /// Larger events become dead letters, in bytes.
@@ -223,6 +226,7 @@ extension LaneSettings {
                 takesUserFromSubject: settings.takesUserFromSubject),
             retry: settings.retry,
             eventsInFlight: max(settings.eventsInFlight / settings.lanes, 1),
+            targetsInFlight: max(settings.targetsInFlight / settings.lanes, 1),
             recordBytes: max(settings.recordBytes / settings.lanes, settings.eventBytes),
             partitionCounts: counts,
             classes: Dictionary(

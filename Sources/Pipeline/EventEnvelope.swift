@@ -4,34 +4,64 @@
 internal import Base
 internal import JSON
 
-/// One decoded event.
-internal struct EventEnvelope {
+/// One decoded event: an object, because every stage looks at it and copying its many texts would
+/// cost more than the stages' own work.
+internal final class EventEnvelope {
     /// The publisher's id, or topic-partition-offset when there is none.
-    var id: String
+    let id: String
     /// Whether the publisher gave the id; only then can repeats be recognised.
-    var hasOwnID: Bool
-    var type: String
-    var userID: String
+    let hasOwnID: Bool
+    let type: String
+    let userID: String
     /// The app named by the event; nil means the only configured one.
-    var app: String?
+    let app: String?
     /// Who sent it; empty when not stated.
-    var source: String
-    var labels: JSONValue?
-    var time: UnixMillis
-    var expiresAt: UnixMillis
+    let source: String
+    let labels: JSONValue?
+    let time: UnixMillis
+    let expiresAt: UnixMillis
     /// `ttl` 0: one attempt, nothing stored by any gateway.
-    var isOneAttempt: Bool
-    var notBefore: UnixMillis?
-    var priority: EventPriority
-    var collapseKey: String?
+    let isOneAttempt: Bool
+    let notBefore: UnixMillis?
+    let priority: EventPriority
+    let collapseKey: String?
+    /// Completed by routing.
     var content: EventContent
-    var cursor: EventCursor?
+    let cursor: EventCursor?
     /// The user's unread total, which becomes the badge.
-    var unread: Int64?
-    var only: AddressFilter?
-    var except: AddressFilter?
+    let unread: Int64?
+    let only: AddressFilter?
+    let except: AddressFilter?
     /// `mode: validate`: nothing reaches a device.
-    var isValidation: Bool
+    let isValidation: Bool
+
+    init(
+        id: String, hasOwnID: Bool, type: String, userID: String, app: String?, source: String,
+        labels: JSONValue?, time: UnixMillis, expiresAt: UnixMillis, isOneAttempt: Bool,
+        notBefore: UnixMillis?, priority: EventPriority, collapseKey: String?,
+        content: EventContent, cursor: EventCursor?, unread: Int64?, only: AddressFilter?,
+        except: AddressFilter?, isValidation: Bool
+    ) {
+        self.id = id
+        self.hasOwnID = hasOwnID
+        self.type = type
+        self.userID = userID
+        self.app = app
+        self.source = source
+        self.labels = labels
+        self.time = time
+        self.expiresAt = expiresAt
+        self.isOneAttempt = isOneAttempt
+        self.notBefore = notBefore
+        self.priority = priority
+        self.collapseKey = collapseKey
+        self.content = content
+        self.cursor = cursor
+        self.unread = unread
+        self.only = only
+        self.except = except
+        self.isValidation = isValidation
+    }
 }
 
 /// What the event says, in the publisher's words.

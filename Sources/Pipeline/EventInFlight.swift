@@ -12,6 +12,8 @@ internal final class AssignedPartition {
     let assignment: PartitionAssignment
     let queue: PartitionQueue
     let eventClass: EventClass
+    /// What the results of all its events have in common.
+    let resultMembers: ByteWriter
     var ledger = PartitionLedger()
     /// Events read and not completed.
     var openEvents = 0
@@ -22,10 +24,14 @@ internal final class AssignedPartition {
     /// Told once when the last open event is complete.
     var whenDrained: (() -> Void)?
 
-    init(_ assignment: PartitionAssignment, eventClass: EventClass) {
+    init(_ assignment: PartitionAssignment, eventClass: EventClass, _ settings: LaneSettings) {
         self.assignment = assignment
         self.queue = assignment.queue
         self.eventClass = eventClass
+        resultMembers = ResultRecord.partitionMembers(
+            topic: assignment.place.topic, partition: assignment.place.partition,
+            eventClass: eventClass, configurationHash: settings.configurationHash,
+            replica: settings.replica)
     }
 }
 

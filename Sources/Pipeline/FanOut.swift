@@ -30,8 +30,13 @@ extension Lane {
 
     private func lookUp(_ event: EventInFlight) {
         guard let envelope = event.envelope, let app = event.app else { return }
-        event.identity = UUIDv5.make(
-            namespace: Self.namespace, name: "\(app.name)\0\(envelope.source)\0\(envelope.id)")
+        scratch.removeAll()
+        scratch.append(app.name)
+        scratch.append(0)
+        scratch.append(envelope.source)
+        scratch.append(0)
+        scratch.append(envelope.id)
+        event.identity = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
         index.lookUp(app: app.name, userID: envelope.userID, tag: LookUpTag.event(event.slot))
     }
 
@@ -119,21 +124,20 @@ extension Lane: TokenIndexDelegate {
     }
 
     private func identify(_ target: TargetInFlight, of event: EventInFlight) {
-        guard let address = target.address, let envelope = event.envelope else { return }
+        guard let address = target.address else { return }
         scratch.removeAll()
         scratch.append(uuid: event.identity)
         address.withAddressID { scratch.append($0) }
         target.messageID = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
         scratch.removeAll()
         scratch.append(event.position.topic)
-        scratch.append("\u{0}")
+        scratch.append(0)
         scratch.append(decimal: Int64(event.position.partition))
-        scratch.append("\u{0}")
+        scratch.append(0)
         scratch.append(decimal: event.position.offset)
-        scratch.append("\u{0}")
+        scratch.append(0)
         address.withAddressID { scratch.append($0) }
         target.resultID = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
-        _ = envelope
     }
 
     /// Chooses the way of a target, or settles it when there is none.

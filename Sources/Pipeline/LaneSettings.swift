@@ -9,6 +9,8 @@ internal struct LaneSettings: Sendable {
     var retry: RetryPolicy
     /// Events in flight at which the lane reads no more.
     var eventsInFlight: Int
+    /// Targets in flight at which the lane reads no more.
+    var targetsInFlight: Int
     /// Bytes of records in flight at which the lane reads no more.
     var recordBytes: Int
     /// Partitions per events topic, for noticing producers that partition differently.

@@ -9,17 +9,15 @@ internal import TokenIndex
 
 internal enum ResultRecord {
     /// Writes the members that all targets of an event share, without braces.
-    static func writeShared(
-        _ event: EventInFlight, settings: LaneSettings, to bytes: ByteWriter
-    ) {
+    static func writeShared(_ event: EventInFlight, to bytes: ByteWriter) {
         guard let envelope = event.envelope else { return }
         bytes.removeAll()
         var object = JSONObjectWriter(bytes)
+        object.integer("v", 1)
         object.string("event_id", envelope.id)
         object.string("event_type", envelope.type)
         if !envelope.source.isEmpty { object.string("source", envelope.source) }
         if let labels = envelope.labels { object.value("labels", labels) }
-        object.string("class", event.partition?.eventClass.rawValue ?? "transactional")
         object.string("user_id", envelope.userID)
         object.string("app", event.app?.name ?? envelope.app ?? "")
         object.integer("targets", Int64(max(event.targets.count, 1)))
@@ -30,7 +28,8 @@ internal enum ResultRecord {
             object.name("collapse_id")
             collapse(key, to: bytes)
         }
-        writePlace(event.position, settings, &object)
+        if let partition = event.partition { object.members(partition.resultMembers.bytes) }
+        object.integer("input_offset", event.position.offset)
     }
 
     private static func collapse(_ key: String, to bytes: ByteWriter) {
@@ -41,39 +40,55 @@ internal enum ResultRecord {
         bytes.append(jsonString: id.bytes)
     }
 
-    private static func writePlace(
-        _ position: RecordPosition, _ settings: LaneSettings, _ object: inout JSONObjectWriter
-    ) {
-        object.string("input_topic", position.topic)
-        object.integer("input_partition", Int64(position.partition))
-        object.integer("input_offset", position.offset)
-        object.string("config_hash", settings.configurationHash)
-        object.string("replica", settings.replica)
+    /// The members that all results of a partition share, without braces.
+    static func partitionMembers(
+        topic: String, partition: Int32, eventClass: EventClass, configurationHash: String,
+        replica: String
+    ) -> ByteWriter {
+        let bytes = ByteWriter(capacity: 256)
+        bytes.append("\"class\":")
+        bytes.append(jsonString: eventClass.rawValue)
+        var object = JSONObjectWriter(continuing: bytes)
+        object.string("input_topic", topic)
+        object.integer("input_partition", Int64(partition))
+        object.string("config_hash", configurationHash)
+        object.string("replica", replica)
+        return bytes
+    }
+
+    /// The members that all results of a bulkhead share, without braces.
+    static func bulkheadMembers(_ gateway: Gateway, _ environment: GatewayEnvironment) -> ByteWriter
+    {
+        let bytes = ByteWriter(capacity: 128)
+        bytes.append("\"address_kind\":\"alert\"")
+        var object = JSONObjectWriter(continuing: bytes)
+        object.string("gateway", gateway.rawValue)
+        object.string("environment", environment.rawValue)
+        return bytes
     }
 
     /// Writes one target's result.
     static func write(
         _ target: TargetInFlight, index: Int, of event: EventInFlight,
-        shared: UnsafeRawBufferPointer, scratch: ByteWriter, to bytes: ByteWriter
+        shared: UnsafeRawBufferPointer, to bytes: ByteWriter
     ) {
         guard let address = target.address, let settlement = target.settlement else { return }
         // `shared` begins with its brace and has no closing one.
         bytes.append(shared)
         var object = JSONObjectWriter(continuing: bytes)
-        object.integer("v", 1)
         object.uuid("result_id", target.resultID)
         object.uuid("message_id", target.messageID)
         address.withInstallID { object.string("install_id", $0) }
-        object.literal("address_kind", "alert")
-        object.string("gateway", address.gateway.rawValue)
-        object.string("environment", address.environment.rawValue)
-        object.string("platform", address.platform)
-        if let version = address.appVersion { object.string("app_version", version) }
-        scratch.removeAll()
-        address.withTokenHash {
-            scratch.append(hex: UnsafeRawBufferPointer(rebasing: $0.prefix(4)))
+        if let bulkhead = target.bulkhead {
+            object.members(bulkhead.resultMembers.bytes)
+        } else {
+            object.members(bulkheadMembers(address.gateway, address.environment).bytes)
         }
-        object.string("token_hash", scratch.bytes)
+        address.withPlatform { object.string("platform", $0) }
+        _ = address.withAppVersion { object.string("app_version", $0) }
+        address.withTokenHash {
+            object.hex("token_hash", UnsafeRawBufferPointer(rebasing: $0.prefix(4)))
+        }
         object.integer("target_index", Int64(index))
         writeOutcome(settlement.outcome, settlement.reason?.rawValue, &object)
         if let status = settlement.status { object.integer("status", Int64(status)) }
@@ -98,17 +113,21 @@ internal enum ResultRecord {
     private static func writeOutcome(
         _ outcome: Outcome, _ reason: String?, _ object: inout JSONObjectWriter
     ) {
-        object.string("outcome", outcome.rawValue)
-        object.string("outcome_class", outcome.outcomeClass.rawValue)
+        if outcome == .accepted {
+            object.members("\"outcome\":\"accepted\",\"outcome_class\":\"sent\"")
+        } else {
+            object.string("outcome", outcome.rawValue)
+            object.string("outcome_class", outcome.outcomeClass.rawValue)
+        }
         if let reason { object.string("reason", reason) }
     }
 
     /// Writes the one result of an event that ended before fan-out.
     static func writeEventLevel(
         _ event: EventInFlight, outcome: Outcome, reason: String?, detail: String,
-        at now: UnixMillis, settings: LaneSettings, shared: ByteWriter, to bytes: ByteWriter
+        at now: UnixMillis, shared: ByteWriter, to bytes: ByteWriter
     ) {
-        writeShared(event, settings: settings, to: shared)
+        writeShared(event, to: shared)
         bytes.append(shared.bytes)
         var object = JSONObjectWriter(continuing: bytes)
         writeEventLevelTail(
@@ -118,17 +137,19 @@ internal enum ResultRecord {
     /// Writes the result of a record that became a dead letter although its user and id could be
     /// read.
     static func writeRefused(
-        _ refusal: Refusal, _ input: InputRecord, at now: UnixMillis, settings: LaneSettings,
-        to bytes: ByteWriter
+        _ refusal: Refusal, _ input: InputRecord, partition: AssignedPartition?,
+        at now: UnixMillis, to bytes: ByteWriter
     ) {
         var object = JSONObjectWriter(bytes)
+        object.integer("v", 1)
         object.string("event_id", refusal.eventID ?? input.position.eventID)
         object.string("event_type", refusal.eventType ?? "")
         object.string("user_id", refusal.userID ?? "")
         object.integer("targets", 1)
         object.integer("event_time", input.timestamp.value)
         object.integer("consumed_at", now.value)
-        writePlace(input.position, settings, &object)
+        if let partition { object.members(partition.resultMembers.bytes) }
+        object.integer("input_offset", input.position.offset)
         writeEventLevelTail(
             input.position, outcome: .deadLettered, reason: refusal.code.rawValue,
             detail: refusal.reason, at: now, &object)
@@ -138,7 +159,6 @@ internal enum ResultRecord {
         _ position: RecordPosition, outcome: Outcome, reason: String?, detail: String,
         at now: UnixMillis, _ object: inout JSONObjectWriter
     ) {
-        object.integer("v", 1)
         // The address id is empty, as there is no address.
         let name = "\(position.topic)\0\(position.partition)\0\(position.offset)\0"
         object.uuid("result_id", UUIDv5.make(namespace: Lane.namespace, name: name))

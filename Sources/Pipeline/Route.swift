@@ -9,7 +9,7 @@ internal import JSON
 extension Lane {
     /// Finds the app and the content, or says why there is none.
     func route(_ event: EventInFlight) throws(Refusal) {
-        guard var envelope = event.envelope else { return }
+        guard let envelope = event.envelope else { return }
         guard let app = app(named: envelope.app) else {
             throw envelope.refusal(.unknownApp, unknownApp(envelope.app))
         }
@@ -27,7 +27,6 @@ extension Lane {
             }
             envelope.content.notification = standIn.value
         }
-        event.envelope = envelope
     }
 
     private func unknownApp(_ name: String?) -> String {

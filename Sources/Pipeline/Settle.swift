@@ -34,7 +34,7 @@ extension Lane {
         let value = outbox.bytes { bytes in
             ResultRecord.writeEventLevel(
                 event, outcome: outcome, reason: reason?.rawValue, detail: "", at: loop.wall,
-                settings: settings, shared: eventFields, to: bytes)
+                shared: eventFields, to: bytes)
         }
         outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
         finish(event)
@@ -42,13 +42,12 @@ extension Lane {
 
     private func complete(_ event: EventInFlight) {
         guard event.partition?.isLost == false else { return finish(event) }
-        ResultRecord.writeShared(event, settings: settings, to: eventFields)
+        ResultRecord.writeShared(event, to: eventFields)
         let key = outbox.bytes(copying: event.envelope?.userID)
         for (index, target) in event.targets.enumerated() {
             let value = outbox.bytes { bytes in
                 ResultRecord.write(
-                    target, index: index, of: event, shared: eventFields.bytes, scratch: scratch,
-                    to: bytes)
+                    target, index: index, of: event, shared: eventFields.bytes, to: bytes)
             }
             outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
             addInvalidation(of: target)
@@ -88,7 +87,7 @@ extension Lane {
             let key = outbox.bytes(copying: user)
             let value = outbox.bytes { bytes in
                 ResultRecord.writeRefused(
-                    refusal, input, at: loop.wall, settings: settings, to: bytes)
+                    refusal, input, partition: event.partition, at: loop.wall, to: bytes)
             }
             outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
         }

@@ -106,6 +106,17 @@ extension DeviceAddress {
         withField(.token, body)
     }
 
+    /// Lends the platform's bytes.
+    public func withPlatform<Value>(_ body: (UnsafeRawBufferPointer) -> Value) -> Value {
+        withField(.platform, body)
+    }
+
+    /// Lends the bytes of the app's version on the device; nil when it is not known.
+    public func withAppVersion<Value>(_ body: (UnsafeRawBufferPointer) -> Value) -> Value? {
+        guard present & DeviceField.appVersion.bit != 0 else { return nil }
+        return withField(.appVersion, body)
+    }
+
     /// Lends the install id's bytes.
     public func withInstallID<Value>(_ body: (UnsafeRawBufferPointer) -> Value) -> Value {
         storage.withUnsafeBytes { bytes in

@@ -63,10 +63,16 @@ bool has_surrogate(const uint8_t *at, size_t length) {
     return false;
 }
 
+// Few bytes that tell most names apart: the length and the first and last byte.
+inline uint32_t name_tag(const uint8_t *name, size_t length) {
+    if (length == 0) return 0;
+    return static_cast<uint32_t>(length) << 16 | static_cast<uint32_t>(name[0]) << 8
+        | name[length - 1];
+}
+
 }  // namespace
 
 struct csimdjson_parser {
-    ondemand::parser parser;
     size_t max_bytes;
     uint32_t max_depth;
     uint8_t *buffer = nullptr;
@@ -76,15 +82,20 @@ struct csimdjson_parser {
     uint32_t node_count = 0;
     // The start of the token looked at last: where an error is reported.
     const uint8_t *cursor = nullptr;
+    // Unescaped strings of the document; no longer together than the document itself.
+    uint8_t *strings = nullptr;
+    size_t strings_capacity = 0;
+    size_t strings_length = 0;
 
-    csimdjson_parser(size_t bytes, uint32_t depth)
-        : parser(bytes * 2 + minimum_bytes), max_bytes(bytes), max_depth(depth) {}
+    csimdjson_parser(size_t bytes, uint32_t depth) : max_bytes(bytes), max_depth(depth) {}
     ~csimdjson_parser() {
         free(buffer);
         free(nodes);
+        free(strings);
     }
 
     bool make_room(size_t length);
+    const uint8_t *keep(std::string_view text);
     bool append(uint32_t kind, const uint8_t *text, size_t text_length, const uint8_t *source,
                 size_t source_length);
     csimdjson_status walk(ondemand::value value, uint32_t depth, const uint8_t *&end);
@@ -101,17 +112,40 @@ struct csimdjson_parser {
     csimdjson_status parse_document(size_t length);
 };
 
-// Grows the document buffer; the room of simdjson's own tables follows it, by powers of two, so
-// that documents of slowly growing size do not allocate one by one.
+// simdjson's own tables are needed only while a document is taken apart: one set per thread, which
+// stays in the cache, serves the parsers of all documents that are kept.
+static thread_local ondemand::parser tables;
+
+// Grows the document buffer and simdjson's tables by powers of two, so that documents of slowly
+// growing size do not allocate one by one.
 bool csimdjson_parser::make_room(size_t length) {
-    if (buffer != nullptr && length <= capacity) return true;
-    size_t larger = capacity < minimum_bytes ? minimum_bytes : capacity;
-    while (larger < length) larger *= 2;
-    auto memory = static_cast<uint8_t *>(realloc(buffer, larger + SIMDJSON_PADDING));
-    if (memory == nullptr) return false;
-    buffer = memory;
-    capacity = larger;
-    return parser.allocate(larger, max_depth) == SUCCESS;
+    if (buffer == nullptr || length > capacity) {
+        size_t larger = capacity < minimum_bytes ? minimum_bytes : capacity;
+        while (larger < length) larger *= 2;
+        auto memory = static_cast<uint8_t *>(realloc(buffer, larger + SIMDJSON_PADDING));
+        if (memory == nullptr) return false;
+        buffer = memory;
+        capacity = larger;
+    }
+    if (tables.capacity() >= capacity && tables.max_depth() >= max_depth) return true;
+    size_t depth = tables.max_depth() > max_depth ? tables.max_depth() : max_depth;
+    return tables.allocate(tables.capacity() > capacity ? tables.capacity() : capacity, depth)
+        == SUCCESS;
+}
+
+// Copies an unescaped string out of simdjson's buffer; null when there is no memory.
+const uint8_t *csimdjson_parser::keep(std::string_view text) {
+    if (strings_capacity < capacity) {
+        // Nothing of this document is in there yet, or it would be large enough.
+        free(strings);
+        strings = static_cast<uint8_t *>(malloc(capacity));
+        strings_capacity = strings == nullptr ? 0 : capacity;
+        if (strings == nullptr) return nullptr;
+    }
+    uint8_t *start = strings + strings_length;
+    memcpy(start, text.data(), text.size());
+    strings_length += text.size();
+    return start;
 }
 
 bool csimdjson_parser::append(uint32_t kind, const uint8_t *text, size_t text_length,
@@ -180,7 +214,8 @@ csimdjson_status csimdjson_parser::add_string(Value &value, const uint8_t *token
     }
     std::string_view text;
     if (value.get_string().get(text) != SUCCESS) return csimdjson_bad_string;
-    auto start = reinterpret_cast<const uint8_t *>(text.data());
+    const uint8_t *start = keep(text);
+    if (start == nullptr) return csimdjson_out_of_memory;
     if (has_surrogate(start, text.size())) return csimdjson_bad_string;
     return append(csimdjson_string, start, text.size(), token, length)
         ? csimdjson_ok : csimdjson_out_of_memory;
@@ -199,16 +234,21 @@ csimdjson_status csimdjson_parser::add_key(ondemand::field &field) {
         }
     }
     size_t length = static_cast<size_t>(end - start);
-    std::string_view text(reinterpret_cast<const char *>(start), length);
+    const uint8_t *name = start;
+    size_t name_length = length;
     if (escaped) {
+        std::string_view text;
         if (field.unescaped_key().get(text) != SUCCESS) return csimdjson_bad_string;
-        if (has_surrogate(reinterpret_cast<const uint8_t *>(text.data()), text.size())) {
-            return csimdjson_bad_string;
-        }
+        name = keep(text);
+        name_length = text.size();
+        if (name == nullptr) return csimdjson_out_of_memory;
+        if (has_surrogate(name, name_length)) return csimdjson_bad_string;
     }
-    return append(csimdjson_key, reinterpret_cast<const uint8_t *>(text.data()), text.size(),
-                  start - 1, length + 2)
-        ? csimdjson_ok : csimdjson_out_of_memory;
+    if (!append(csimdjson_key, name, name_length, start - 1, length + 2)) {
+        return csimdjson_out_of_memory;
+    }
+    nodes[node_count - 1].count = name_tag(name, name_length);
+    return csimdjson_ok;
 }
 
 // `inner` is the end of the container's last child, or one past its opening bracket.
@@ -278,7 +318,7 @@ csimdjson_status csimdjson_parser::walk(ondemand::value value, uint32_t depth,
 }
 
 csimdjson_status csimdjson_parser::parse_document(size_t length) {
-    auto result = parser.iterate(buffer, length, length + SIMDJSON_PADDING);
+    auto result = tables.iterate(buffer, length, length + SIMDJSON_PADDING);
     if (result.error() != SUCCESS) {
         switch (result.error()) {
         case EMPTY: return csimdjson_empty;
@@ -329,6 +369,7 @@ csimdjson_result csimdjson_parse(csimdjson_parser *parser, const uint8_t *bytes,
     // Zeros behind the end: a bracket left there by an earlier document must not close this one.
     memset(parser->buffer + length, 0, SIMDJSON_PADDING);
     parser->node_count = 0;
+    parser->strings_length = 0;
     parser->cursor = parser->buffer;
     result.status = parser->parse_document(length);
     result.nodes = parser->nodes;

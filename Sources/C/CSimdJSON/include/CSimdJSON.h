@@ -33,7 +33,8 @@ typedef struct csimdjson_node {
     uint32_t source_length;
     // The index of the node behind this value; for a key, behind the member's value.
     uint32_t next;
-    // Containers: elements, or members with repeated names counted as often as they stand.
+    // Containers: elements, or members with repeated names counted as often as they stand. Keys:
+    // length << 16 | first byte << 8 | last byte of the name, 0 for the empty one.
     uint32_t count;
     uint32_t kind;
 } csimdjson_node;

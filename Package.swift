@@ -96,6 +96,11 @@ let package = Package(
             name: "IndexBenchmark",
             dependencies: ["Base", "EventLoop", "Redis", "TokenIndex"],
             path: "benchmarks/index", swiftSettings: swiftSettings),
+        // Measuring: the mock cluster with events and registrations, in a process of its own.
+        .executableTarget(
+            name: "BenchmarkBroker",
+            dependencies: ["Base", "Crypto", "JSON", "Kafka", "Telemetry"],
+            path: "benchmarks/broker", swiftSettings: swiftSettings),
 
         // Tests: one suite per room, then the ones that need servers.
         tests("BaseTests", ["Base"]),

@@ -1,0 +1,67 @@
+import Base
+import Crypto
+import Kafka
+
+/// Writes events and registrations: user `n` has `n mod 4 + 1` devices, so 2.5 on average over
+/// any multiple of four users, and events take the users in turn.
+final class Publisher {
+    private let producer: TopicProducer
+    private let users: Int
+    private var events = 0
+    private let bytes = ByteWriter(capacity: 1024)
+
+    init(_ bootstrapServers: String, users: Int) throws {
+        // Large batches: the mock cluster keeps a bounded number of them and looks through them
+        // one by one.
+        var settings = ProducerConfiguration()
+        settings.linger = .milliseconds(5)
+        producer = try TopicProducer(
+            KafkaConfiguration(
+                bootstrapServers: bootstrapServers, clientID: "publisher",
+                properties: ["batch.num.messages": "10000"]), producer: settings)
+        self.users = users
+    }
+
+    /// Registers every user's devices; returns how many there are.
+    func publishDevices() throws -> Int {
+        var count = 0
+        for user in 0..<users {
+            for device in 0...user % 4 {
+                let install = "install-\(user)-\(device)"
+                let value = """
+                    {"v":1,"app":"shop","install_id":"\(install)","kind":"alert",\
+                    "user_id":"user-\(user)","platform":"ios","gateway":"apns",\
+                    "environment":"production","token":"\(SHA256Digest(of: install).hex)",\
+                    "version":1,"registered_at":1767225600000,"app_version":"4.2.0",\
+                    "locale":"de-AT","permission":"granted"}
+                    """
+                try producer.send(
+                    to: "push.devices", key: Array("shop/\(install)".utf8),
+                    value: Array(value.utf8))
+                count += 1
+            }
+        }
+        try flush()
+        return count
+    }
+
+    /// Queues the next event.
+    func publishEvent() throws {
+        let user = events % users
+        events += 1
+        bytes.removeAll()
+        bytes.append(
+            """
+            {"v":1,"id":"order-\(events)-shipped","source":"orders","type":"order.shipped",\
+            "app":"shop","user_id":"user-\(user)","priority":"high","labels":{"team":"orders"},\
+            "collapse_key":"order-\(events)","notification":{"title":"Your order is on its way",\
+            "body":"Parcel \(events) left our warehouse in Graz and arrives tomorrow before noon.",\
+            "sound":"default"},"data":{"order_id":"A-\(events)","carrier":"Example Post",\
+            "url":"https://shop.example.com/orders/\(events)","eta":"2026-01-02T12:00:00Z"}}
+            """)
+        try producer.send(
+            to: "push.events", key: Array("user-\(user)".utf8), value: bytes.array)
+    }
+
+    func flush() throws { try producer.flush(timeout: .seconds(60)) }
+}

@@ -1,0 +1,133 @@
+// The surroundings of the pipeline's benchmarks in one process: librdkafka's mock cluster with
+// Bugle's topics, the publisher of events and registrations, and a reader that takes the times
+// out of results. A broker in a process of its own keeps its CPU time apart from Bugle's.
+//
+// Prints one JSON line when it is ready, then obeys lines on standard input, answers each with one
+// JSON line, and ends with its input:
+//
+//     devices          publish the registrations of all users
+//     events N         publish N events at once
+//     rate R S         publish R events a second for S seconds, while results are metered
+//     meter            start metering results, from the next one on
+//     report           tell what the meter saw, and start anew
+
+import Base
+import Glibc
+import Kafka
+
+func fail(_ text: String) -> Never {
+    var line = "benchmark broker: \(text)\n"
+    line.withUTF8 { _ = write(2, $0.baseAddress, $0.count) }
+    exit(2)
+}
+
+func answer(_ text: String) {
+    print(text)
+    fflush(nil)
+}
+
+/// Seconds since a moment, with two digits.
+func seconds(since start: MonotonicTime) -> Double {
+    let span = SystemTime.shared.monotonic - start
+    return Double(span.millis / 10) / 100
+}
+
+struct Options {
+    var partitions: Int32 = 24
+    var devicePartitions: Int32 = 24
+    var users = 400
+
+    init(_ arguments: ArraySlice<String>) {
+        var rest = arguments
+        while let option = rest.popFirst() {
+            guard let value = rest.popFirst().flatMap({ Int($0) }), value > 0 else {
+                fail("\(option) needs a number")
+            }
+            switch option {
+            case "--partitions": partitions = Int32(value)
+            case "--device-partitions": devicePartitions = Int32(value)
+            case "--users": users = value
+            default: fail("unknown option \(option)")
+            }
+        }
+    }
+}
+
+final class Host {
+    private let cluster: MockCluster
+    private let publisher: Publisher
+    private var meter: ResultMeter?
+    private var isMetering = false
+
+    init(_ options: Options) throws {
+        cluster = try MockCluster()
+        for topic in ["push.events", "push.results", "push.invalidations", "push.events-dlt"] {
+            try cluster.createTopic(topic, partitions: options.partitions)
+        }
+        try cluster.createTopic("push.devices", partitions: options.devicePartitions)
+        publisher = try Publisher(cluster.bootstrapServers, users: options.users)
+    }
+
+    func run() throws {
+        answer("{\"bootstrap\": \"\(cluster.bootstrapServers)\"}")
+        var input = LineInput()
+        while let line = input.next(idle: { readResults(waitingUpTo: .zero) }) {
+            let words = line.split(separator: " ")
+            let numbers = words.dropFirst().compactMap { Int($0) }
+            switch (words.first, numbers.count) {
+            case ("devices", 0): try publishDevices()
+            case ("events", 1): try publishEvents(numbers[0])
+            case ("rate", 2): try publish(numbers[0], aSecondFor: numbers[1])
+            case ("meter", 0): try startMeter()
+            case ("report", 0): answer(meter?.report() ?? "{}")
+            default: fail("unknown command \(line)")
+            }
+        }
+    }
+
+    private func publishDevices() throws {
+        let count = try publisher.publishDevices()
+        answer("{\"devices\": \(count)}")
+    }
+
+    private func publishEvents(_ count: Int) throws {
+        let start = SystemTime.shared.monotonic
+        for _ in 0..<count { try publisher.publishEvent() }
+        try publisher.flush()
+        answer("{\"events\": \(count), \"seconds\": \(seconds(since: start))}")
+    }
+
+    /// Paces by the clock: what a turn was late for is published in the next one.
+    private func publish(_ rate: Int, aSecondFor duration: Int) throws {
+        let start = SystemTime.shared.monotonic
+        let total = rate * duration
+        var published = 0
+        while published < total {
+            let passed = SystemTime.shared.monotonic - start
+            let due = min(Int(passed.seconds * Double(rate)), total)
+            while published < due {
+                try publisher.publishEvent()
+                published += 1
+            }
+            readResults(waitingUpTo: .milliseconds(1))
+        }
+        try publisher.flush()
+        answer("{\"events\": \(published), \"seconds\": \(seconds(since: start))}")
+    }
+
+    private func startMeter() throws {
+        if meter == nil { meter = try ResultMeter(cluster.bootstrapServers) }
+        meter?.reset()
+        answer("{\"metering\": true}")
+    }
+
+    private func readResults(waitingUpTo limit: TimeSpan) {
+        if let meter { meter.read(waitingUpTo: limit) } else { usleep(UInt32(limit.nanos / 1000)) }
+    }
+}
+
+do {
+    try Host(Options(CommandLine.arguments.dropFirst())).run()
+} catch {
+    fail("\(error)")
+}

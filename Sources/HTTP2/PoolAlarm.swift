@@ -20,8 +20,8 @@ public enum PoolAlarm: Sendable {
     case connectionLost(TransportFault, inFlight: Int)
 }
 
-/// What a pool asks and tells its owner. Called on the loop's thread, from the end of a turn;
-/// calling `submit` from inside is fine.
+/// What a pool asks and tells its owner. Called on the loop's thread, never from inside `submit`;
+/// submitting, closing and replacing from inside is fine.
 public protocol HTTP2PoolDelegate: AnyObject {
     /// Asked just before a request is written, also before it is written again: false withdraws it.
     func pool(_ pool: HTTP2Pool, mayWrite tag: UInt64) -> Bool

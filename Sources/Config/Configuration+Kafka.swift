@@ -6,7 +6,7 @@ extension Configuration.Kafka {
     /// Properties that this program sets itself, with the key to use instead if there is one.
     private static let owned: [String: String?] = [
         "bootstrap.servers": "kafka.brokers", "metadata.broker.list": "kafka.brokers",
-        "group.id": "kafka.group", "group.instance.id": nil, "transactional.id": nil,
+        "group.id": "kafka.group", "transactional.id": nil,
         "enable.auto.commit": nil, "enable.auto.offset.store": nil, "auto.offset.reset": nil,
         "partition.assignment.strategy": nil, "enable.idempotence": nil, "acks": nil,
         "request.required.acks": nil, "isolation.level": nil, "partitioner": nil,

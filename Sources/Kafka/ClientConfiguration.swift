@@ -8,11 +8,10 @@ internal import CRDKafka
 final class ClientConfiguration {
     /// Properties a passed-through map may not set, and why.
     private static let reserved: [String: String] = [
-        "bootstrap.servers": "set kafka.bootstrap_servers instead",
-        "metadata.broker.list": "set kafka.bootstrap_servers instead",
+        "bootstrap.servers": "set kafka.brokers instead",
+        "metadata.broker.list": "set kafka.brokers instead",
         "client.id": "set kafka.client_id instead",
         "group.id": "set kafka.group instead",
-        "group.instance.id": "static membership is not supported",
         "enable.auto.commit": "offsets are committed when results are delivered",
         "enable.auto.offset.store": "offsets are committed when results are delivered",
         "enable.partition.eof": "it is set where it is needed",

@@ -284,7 +284,7 @@ def yaml(value, depth=0):
 class World:
     """Everything that one test class needs. Stop it with `close`."""
 
-    def __init__(self, faults=None, drain_deadline="20s"):
+    def __init__(self, faults=None, drain_deadline="20s", properties=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bugle-test-"))
         self.parts = []
         self.dispatcher = None
@@ -301,7 +301,8 @@ class World:
                     "topics": {
                         "events": EVENTS, "devices": DEVICES, "invalidations": INVALIDATIONS,
                         "results": RESULTS, "dead_letters": DEAD_LETTERS},
-                    "properties": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000},
+                    "properties": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000,
+                                   **(properties or {})},
                 },
                 "redis": {"address": self.redis.address, "prefix": "bugle:"},
                 "index": {"store": "redis"},
@@ -536,10 +537,11 @@ class WorldTest(unittest.TestCase):
 
     faults = None
     drain_deadline = "20s"
+    kafka_properties = None
 
     @classmethod
     def setUpClass(cls):
-        cls.world = World(cls.faults, cls.drain_deadline)
+        cls.world = World(cls.faults, cls.drain_deadline, cls.kafka_properties)
         cls.addClassCleanup(cls.world.close)
         cls.world.apply_topics()
         cls.world.start()

@@ -32,7 +32,17 @@ class Reader:
         return self.data[self.at - length : self.at].decode()
 
 
-def ask(address, key, version, body):
+def ask(address, key, version, body, attempts=5):
+    """The answer to a request. Under load the broker resets a connection now and then."""
+    for attempt in range(attempts):
+        try:
+            return ask_once(address, key, version, body)
+        except ConnectionError:
+            if attempt == attempts - 1:
+                raise
+
+
+def ask_once(address, key, version, body):
     host, port = address.rsplit(":", 1)
     request = struct.pack(">hhi", key, version, 1) + text("judge") + body
     with socket.create_connection((host, int(port)), timeout=10) as connection:

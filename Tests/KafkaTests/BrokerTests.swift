@@ -53,7 +53,8 @@ import Testing
 
     private func committed() throws -> [Int64] {
         let places = (0..<Self.partitions).map { TopicPartition(TestMember.input, $0) }
-        let asker = try Consumer(broker.configuration, group: TestMember.groupSettings("g"))
+        let asker = try Consumer(
+            broker.configuration, group: TestMember.groupSettings("g", sessionTimeout: .seconds(6)))
         let offsets = try asker.committedOffsets(places, timeout: .seconds(10))
         return places.map { offsets[$0] ?? -1 }
     }
@@ -77,7 +78,7 @@ import Testing
     /// moves to the other member may be done twice there. Nothing else may, and nothing is lost.
     @Test func `a second member takes over what was drained`() throws {
         try publish(0..<600)
-        var settings = TestMember.groupSettings("g")
+        var settings = TestMember.groupSettings("g", sessionTimeout: .seconds(6))
         settings.commitMetadata = "first"
         let first = try TestMember(broker.configuration, group: settings)
         first.holds = true
@@ -112,7 +113,7 @@ import Testing
     @Test func `a broker stopped and restarted loses nothing and work goes on`() throws {
         try publish(0..<300)
         let member = try TestMember(
-            broker.configuration, group: TestMember.groupSettings("g"))
+            broker.configuration, group: TestMember.groupSettings("g", sessionTimeout: .seconds(6)))
         #expect(member.turn { member.seen.count >= 300 })
         broker.stop()
         member.holds = true
@@ -134,7 +135,7 @@ import Testing
 
     @Test func `the group's last commit names who made it`() throws {
         try publish(0..<6)
-        var settings = TestMember.groupSettings("g")
+        var settings = TestMember.groupSettings("g", sessionTimeout: .seconds(6))
         settings.commitMetadata = "replica-7"
         let member = try TestMember(broker.configuration, group: settings)
         #expect(member.turn { member.seen.count == 6 })

@@ -78,9 +78,13 @@ final class TestMember {
     static let input = "events"
     static let output = "results"
 
-    static func groupSettings(_ id: String) -> GroupConfiguration {
+    /// The broker in process settles a rebalance after the session timeout, less a second; others
+    /// refuse less than six seconds.
+    static func groupSettings(
+        _ id: String, sessionTimeout: TimeSpan = .seconds(4)
+    ) -> GroupConfiguration {
         var settings = GroupConfiguration(groupID: id)
-        settings.sessionTimeout = .seconds(4)
+        settings.sessionTimeout = sessionTimeout
         settings.heartbeatInterval = .milliseconds(300)
         settings.maxPollInterval = .seconds(60)
         settings.fetchWait = .milliseconds(10)

@@ -1,6 +1,6 @@
-// The program's start. Signals first: threads inherit what is blocked when they begin.
+// The program's start.
 
 internal import Glibc
 
-ProcessSignals.prepare()
+ProcessSignals.ignorePipes()
 exit(Program.run(Array(CommandLine.arguments.dropFirst())).rawValue)

@@ -11,11 +11,16 @@ internal protocol Command {
     /// What the help says beyond that; may have several lines.
     static var details: String { get }
 
+    /// Whether it runs until a signal ends it.
+    static var awaitsSignals: Bool { get }
+
     /// Does the work.
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode
 }
 
 extension Command {
+    static var awaitsSignals: Bool { false }
+
     static var help: String {
         var text = "bugle \(synopsis)\n\n\(summary)\n\nOptions:\n"
         for option in options + [.help] {

@@ -1,15 +1,18 @@
 internal import Base
 internal import Glibc
 
-/// The signals of the process. They are blocked before any thread exists, so that every thread,
-/// those of C libraries too, inherits that, and the main thread takes them when it waits.
+/// The signals of the process. A command that runs until it is told to end blocks them before any
+/// thread exists, so that every thread, those of C libraries too, inherits that, and the main
+/// thread takes them when it waits.
 internal enum ProcessSignals {
-    /// Call first, on the main thread.
-    static func prepare() {
+    /// A peer that closes its socket is an error of a write, not the end of the process.
+    static func ignorePipes() { signal(SIGPIPE, SIG_IGN) }
+
+    /// Keeps the signals for `wait`. Call on the main thread before any other exists. A command
+    /// that does not wait leaves them alone, and Ctrl-C ends it.
+    static func block() {
         var set = awaited
         pthread_sigmask(SIG_BLOCK, &set, nil)
-        // A peer that closes its socket is an error of a write, not the end of the process.
-        signal(SIGPIPE, SIG_IGN)
     }
 
     /// Waits for SIGTERM, SIGINT or SIGHUP; nil when the span has passed.

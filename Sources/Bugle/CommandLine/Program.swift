@@ -1,11 +1,20 @@
 // From the words of the command line to a command, and from its failure to lines and an exit code.
 
 internal import Config
+internal import Crypto
+internal import HTTP2
+internal import Kafka
 
 /// The program `bugle`.
 internal enum Program {
     /// The version of this program.
     static let version = "0.1.0"
+
+    /// The C libraries behind it, as they are loaded.
+    static var libraries: String {
+        "librdkafka \(KafkaLibrary.version), nghttp2 \(HTTP2Library.version), "
+            + CryptoLibrary.version
+    }
 
     /// The commands in the order of the help.
     static var commands: [any Command.Type] {
@@ -40,7 +49,7 @@ internal enum Program {
             Terminal.print(try named.map(command)?.help ?? help)
             return .ok
         case "--version":
-            Terminal.print("bugle \(version)")
+            Terminal.print("bugle \(version) with \(libraries)")
             return .ok
         default: break
         }
@@ -52,6 +61,7 @@ internal enum Program {
                 Terminal.print(command.help)
                 return .ok
             }
+            if command.awaitsSignals { ProcessSignals.block() }
             return try command.run(arguments)
         } catch {
             guard error.code == .usage else { throw error }

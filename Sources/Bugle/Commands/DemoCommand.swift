@@ -7,6 +7,7 @@ internal import Telemetry
 /// `bugle demo`: the main job on embedded parts.
 internal enum DemoCommand: Command {
     static let name = "demo"
+    static let awaitsSignals = true
     static let summary = "does the whole job on embedded parts and checks that the ledger balances"
     static let synopsis = "demo [--events N] [--lanes N] [--seed S] [--json] [--verbose]"
     static let options: [Option] = [

@@ -9,6 +9,7 @@ internal import Telemetry
 /// `bugle dev`: the embedded parts, kept running.
 internal enum DevCommand: Command {
     static let name = "dev"
+    static let awaitsSignals = true
     static let summary = "keeps broker, gateways and dispatcher running, for developers of services"
     static let synopsis = "dev [--state DIR] [--admin-port N] [--json]"
     static let options: [Option] = [

@@ -7,6 +7,7 @@ internal import Telemetry
 /// `bugle run`: the dispatcher and the index's writer.
 internal enum RunCommand: Command {
     static let name = "run"
+    static let awaitsSignals = true
     static let summary = "runs the dispatcher and the writer of the token index"
     static let synopsis = "run --config FILE [--roles dispatch,index]"
     static let options: [Option] = [
@@ -33,7 +34,8 @@ internal enum RunCommand: Command {
         log.info(
             "started",
             [
-                "version": LogValue(Program.version), "config": LogValue(configuration.shortHash),
+                "version": LogValue(Program.version), "libraries": LogValue(Program.libraries),
+                "config": LogValue(configuration.shortHash),
                 "group": LogValue(configuration.kafka.group),
                 "instance": LogValue(configuration.kafka.instance),
                 "brokers": LogValue(configuration.kafka.brokers),

@@ -5,6 +5,7 @@ internal import Simulator
 /// `bugle simulate`: the gateways as a server.
 internal enum SimulateCommand: Command {
     static let name = "simulate"
+    static let awaitsSignals = true
     static let summary = "plays APNs and FCM as servers, with faults from a script"
     static let synopsis =
         "simulate [--state DIR] [--port-base N] [--faults FILE] [--journal FILE] [--json]"

@@ -5,6 +5,7 @@ internal import Kafka
 /// `bugle tail`: follows results and dead letters.
 internal enum TailCommand: Command {
     static let name = "tail"
+    static let awaitsSignals = true
     static let summary = "follows results and dead letters, one line each"
     static let synopsis = "tail --config FILE | --brokers HOST:PORT [--from-beginning] [--json]"
     static let options: [Option] = [

@@ -158,24 +158,37 @@ internal enum IndexScripts {
     static let mark = RedisScript(
         """
         local n = (#ARGV - 1) / 2
-        for i = 1, n do redis.call('HSET', KEYS[1], ARGV[1 + i], ARGV[1 + n + i]) end
+        local fields = {}
+        for i = 1, n do
+          fields[2 * i - 1] = ARGV[1 + i]
+          fields[2 * i] = ARGV[1 + n + i]
+        end
+        redis.call('HSET', KEYS[1], unpack(fields))
         local known = redis.call('HLEN', KEYS[1]) - redis.call('HEXISTS', KEYS[1], 'c')
         if known >= tonumber(ARGV[1]) then redis.call('HSET', KEYS[1], 'c', '1') end
         return 1
         """)
 
     /// KEYS: marker. ARGV: fields, what they should hold, what they hold from now on. A marker
-    /// that is not as it should be is no longer trusted and keeps what it holds.
+    /// that is not as it should be is no longer trusted and keeps what it holds. It runs for every
+    /// bucket every second: one call reads all fields, and only those that move are written.
     static let renew = RedisScript(
         """
         local n = #ARGV / 3
+        local held = redis.call('HMGET', KEYS[1], unpack(ARGV, 1, n))
+        local moved = {}
         for i = 1, n do
-          if redis.call('HGET', KEYS[1], ARGV[i]) ~= ARGV[n + i] then
+          local expected, next = ARGV[n + i], ARGV[2 * n + i]
+          if held[i] ~= expected then
             redis.call('HDEL', KEYS[1], 'c')
             return 0
           end
+          if next ~= expected then
+            moved[#moved + 1] = ARGV[i]
+            moved[#moved + 1] = next
+          end
         end
-        for i = 1, n do redis.call('HSET', KEYS[1], ARGV[i], ARGV[2 * n + i]) end
+        if #moved > 0 then redis.call('HSET', KEYS[1], unpack(moved)) end
         return 1
         """)
 

@@ -60,6 +60,14 @@ public final class ByteWriter {
         count += written
     }
 
+    /// Lets `body` replace bytes that are written already.
+    public func overwrite(
+        at offset: Int, count: Int, _ body: (UnsafeMutableRawBufferPointer) -> Void
+    ) {
+        precondition(offset >= 0 && count >= 0 && offset + count <= self.count)
+        body(UnsafeMutableRawBufferPointer(start: base + offset, count: count))
+    }
+
     /// Appends one byte.
     public func append(_ byte: UInt8) {
         if count == capacity { grow(to: count + 1) }
@@ -85,8 +93,20 @@ public final class ByteWriter {
 
     /// Appends the UTF-8 of a string.
     public func append(_ text: String) {
-        var text = text
-        text.withUTF8 { append(UnsafeRawBufferPointer($0)) }
+        Self.withBytes(of: text) { append($0) }
+    }
+
+    /// Lends the UTF-8 of a string. Every string of this platform lies in one piece, so that the
+    /// mutable copy, which the standard library's other way asks for, is not made.
+    @inline(__always)
+    private static func withBytes(of text: String, _ body: (UnsafeRawBufferPointer) -> Void) {
+        let done: Void? = text.utf8.withContiguousStorageIfAvailable {
+            body(UnsafeRawBufferPointer($0))
+        }
+        if done == nil {
+            var copy = text
+            copy.withUTF8 { body(UnsafeRawBufferPointer($0)) }
+        }
     }
 
     /// Appends a decimal number.
@@ -98,12 +118,20 @@ public final class ByteWriter {
         let start = base + count
         var position = room
         var rest = value.magnitude
-        repeat {
+        while rest >= 100 {
+            let next = rest / 100
+            position -= 2
+            Self.store(pair: Int(rest - next * 100), at: start + position)
+            rest = next
+        }
+        if rest >= 10 {
+            position -= 2
+            Self.store(pair: Int(rest), at: start + position)
+        } else {
             position -= 1
-            let digit = 0x30 + UInt8(truncatingIfNeeded: rest % 10)
-            start.storeBytes(of: digit, toByteOffset: position, as: UInt8.self)
-            rest /= 10
-        } while rest > 0
+            start.storeBytes(
+                of: 0x30 + UInt8(truncatingIfNeeded: rest), toByteOffset: position, as: UInt8.self)
+        }
         if value < 0 {
             position -= 1
             start.storeBytes(of: 0x2D, toByteOffset: position, as: UInt8.self)
@@ -111,6 +139,19 @@ public final class ByteWriter {
         start.copyMemory(from: start + position, byteCount: room - position)
         count += room - position
     }
+
+    /// Writes the two digits of a number below 100.
+    @inline(__always)
+    private static func store(pair: Int, at target: UnsafeMutableRawPointer) {
+        target.copyMemory(from: pairs.utf8Start + pair * 2, byteCount: 2)
+    }
+
+    private static let pairs: StaticString =
+        """
+        00010203040506070809101112131415161718192021222324252627282930313233343536373839\
+        40414243444546474849505152535455565758596061626364656667686970717273747576777879\
+        8081828384858687888990919293949596979899
+        """
 
     /// Appends lower-case hex.
     public func append(hex source: UnsafeRawBufferPointer) {
@@ -192,8 +233,7 @@ public final class ByteWriter {
 
     /// Appends a quoted JSON string (RFC 8259).
     public func append(jsonString text: String) {
-        var text = text
-        text.withUTF8 { append(jsonString: UnsafeRawBufferPointer($0)) }
+        Self.withBytes(of: text) { append(jsonString: $0) }
     }
 
     private func appendEscaped(_ byte: UInt8) {

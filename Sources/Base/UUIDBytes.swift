@@ -57,26 +57,35 @@ extension ByteWriter {
     /// Appends the canonical 36 characters of a UUID.
     public func append(uuid: UUIDBytes) {
         appendUninitialized(36) { target in
-            let first = Self.digits(of: UInt32(truncatingIfNeeded: uuid.high >> 32))
-            let second = Self.digits(of: UInt32(truncatingIfNeeded: uuid.high))
-            let third = Self.digits(of: UInt32(truncatingIfNeeded: uuid.low >> 32))
-            let fourth = Self.digits(of: UInt32(truncatingIfNeeded: uuid.low))
-            func store(_ digits: UInt64, at offset: Int) {
-                target.storeBytes(of: digits.bigEndian, toByteOffset: offset, as: UInt64.self)
-            }
-            // Eight digits at a time; each dash is written over the ninth byte of its group.
-            store(first, at: 0)
-            store(second, at: 9)
-            store(second << 32, at: 14)
-            store(third, at: 19)
-            store(third << 32, at: 24)
-            store(fourth, at: 28)
-            target[8] = 0x2D
-            target[13] = 0x2D
-            target[18] = 0x2D
-            target[23] = 0x2D
+            Self.write(uuid, to: target)
             return 36
         }
+    }
+
+    /// Replaces the canonical 36 characters of a UUID by those of another.
+    public func overwrite(at offset: Int, uuid: UUIDBytes) {
+        overwrite(at: offset, count: 36) { Self.write(uuid, to: $0) }
+    }
+
+    private static func write(_ uuid: UUIDBytes, to target: UnsafeMutableRawBufferPointer) {
+        let first = Self.digits(of: UInt32(truncatingIfNeeded: uuid.high >> 32))
+        let second = Self.digits(of: UInt32(truncatingIfNeeded: uuid.high))
+        let third = Self.digits(of: UInt32(truncatingIfNeeded: uuid.low >> 32))
+        let fourth = Self.digits(of: UInt32(truncatingIfNeeded: uuid.low))
+        func store(_ digits: UInt64, at offset: Int) {
+            target.storeBytes(of: digits.bigEndian, toByteOffset: offset, as: UInt64.self)
+        }
+        // Eight digits at a time; each dash is written over the ninth byte of its group.
+        store(first, at: 0)
+        store(second, at: 9)
+        store(second << 32, at: 14)
+        store(third, at: 19)
+        store(third << 32, at: 24)
+        store(fourth, at: 28)
+        target[8] = 0x2D
+        target[13] = 0x2D
+        target[18] = 0x2D
+        target[23] = 0x2D
     }
 
     /// The eight lower-case hex digits of a number, the most significant in the highest byte:

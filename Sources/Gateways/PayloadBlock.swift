@@ -6,6 +6,9 @@ internal enum PayloadBlock {
     /// The key; events cannot set it.
     static let key: StaticString = "bugle"
 
+    /// Where in the block the message's id stands.
+    static let idOffset = "{\"id\":\"".utf8.count
+
     /// Writes the block as a JSON object.
     static func write(_ content: borrowing PushContent, image: JSONValue?, to writer: ByteWriter) {
         var block = JSONObjectWriter(writer)

@@ -46,6 +46,11 @@ public struct PushContent {
     /// Whether the gateway is asked to check only.
     public var validateOnly = false
 
+    /// Where renderers keep what all targets of the event share; nil makes them write each payload
+    /// anew. It is given when the content is complete: later changes of anything but the message's
+    /// id and the clock would not be seen.
+    public var sharedPayload: SharedPayload?
+
     /// What a person sees.
     public private(set) var notification: NotificationContent?
     /// What the app gets beside that.

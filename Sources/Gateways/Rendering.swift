@@ -27,6 +27,7 @@ public struct RenderingNotes: OptionSet, Sendable {
 
     /// The notes as words for a result's detail; empty when there are none.
     public var detail: String {
+        if isEmpty { return "" }
         var words: [String] = []
         if contains(.droppedReservedKeys) { words.append("reserved data keys left out") }
         if contains(.droppedNulls) { words.append("null data values left out") }

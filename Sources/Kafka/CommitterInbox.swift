@@ -38,12 +38,14 @@ final class CommitterInbox: Sendable {
         post(.batch(batch))
     }
 
-    /// Only the first message wakes: the rest is found by the same turn.
+    /// Only the first message wakes: the rest is found by the same turn. It does so outside of the
+    /// lock, which the woken thread asks for first of all.
     func post(_ message: CommitterMessage) {
-        state.withLock { state in
+        let sleeper = state.withLock { state in
             state.messages.append(message)
-            if state.messages.count == 1 { state.wakes.wake() }
+            return state.messages.count == 1 ? state.wakes : nil
         }
+        sleeper?.wake()
     }
 
     func takeAll() -> [CommitterMessage] {

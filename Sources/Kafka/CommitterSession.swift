@@ -6,6 +6,7 @@
 // batches, flush and stop stay what they are.
 
 internal import Base
+internal import Glibc
 
 /// Confined to the committer's thread.
 final class CommitterSession {
@@ -59,8 +60,17 @@ final class CommitterSession {
             commitDue(at: time.monotonic)
             advanceFlushes(at: time.monotonic)
             if isFinished(at: time.monotonic) { break }
+            rest()
         }
         for flush in flushes { flush.completion() }
+    }
+
+    /// Lets batches and delivery reports gather while there is a steady flow of them: a thread that
+    /// is woken for each costs more than the work itself.
+    private func rest() {
+        guard delivery.inFlight > 0, flushes.isEmpty, stopBy == nil else { return }
+        var span = timespec(tv_sec: 0, tv_nsec: Int(Limits.committerRest.nanos))
+        nanosleep(&span, nil)
     }
 
     private func settle(_ entry: Int32) {

@@ -31,6 +31,8 @@ enum Limits {
     static let redeliveryMax = TimeSpan.seconds(5)
     /// Longest wait of the committer for events while nothing is due.
     static let committerIdle = TimeSpan.milliseconds(500)
+    /// Pause of the committer between two turns while records are on their way.
+    static let committerRest = TimeSpan.milliseconds(1)
     /// Longest wait of the committer while a commit is on its way.
     static let committerBusy = TimeSpan.milliseconds(5)
     /// How long the look-up of output topics may take at start.

@@ -56,13 +56,15 @@ public final class OutboxBatch: @unchecked Sendable {
         var entry: Int32 = -1
     }
 
-    private(set) var headers: [Header] = []
-    var records: [Record] = []
-    var events: [Event] = []
-    private(set) var floors: [(epoch: Epoch, floor: Int64)] = []
+    // Not checked for exclusivity at run time: several accesses for each record, each of them one
+    // statement, by one owner.
+    @exclusivity(unchecked) private(set) var headers: [Header] = []
+    @exclusivity(unchecked) var records: [Record] = []
+    @exclusivity(unchecked) var events: [Event] = []
+    @exclusivity(unchecked) private(set) var floors: [(epoch: Epoch, floor: Int64)] = []
     /// Records not delivered yet; the committer counts it down.
-    var undelivered = 0
-    private var firstOpenRecord = 0
+    @exclusivity(unchecked) var undelivered = 0
+    @exclusivity(unchecked) private var firstOpenRecord = 0
 
     /// The arena. Append to it inside `bytes(_:)` only.
     private let arena: ByteWriter

@@ -10,7 +10,8 @@ internal final class Bulkhead {
     let app: String
     let gateway: Gateway
     let environment: GatewayEnvironment
-    let pool: HTTP2Pool
+    let pace: PoolPace
+    var pool: HTTP2Pool { pace.pool }
     let sender: Sender
     let metrics: BulkheadMetrics
     /// What the results of all its targets have in common.
@@ -25,13 +26,13 @@ internal final class Bulkhead {
     }
 
     init(
-        app: String, gateway: Gateway, environment: GatewayEnvironment, pool: HTTP2Pool,
+        app: String, gateway: Gateway, environment: GatewayEnvironment, pace: PoolPace,
         sender: Sender, metrics: BulkheadMetrics
     ) {
         self.app = app
         self.gateway = gateway
         self.environment = environment
-        self.pool = pool
+        self.pace = pace
         self.sender = sender
         self.metrics = metrics
         resultMembers = ResultRecord.bulkheadMembers(gateway, environment)

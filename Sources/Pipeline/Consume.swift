@@ -11,7 +11,21 @@ extension Lane {
     /// gateway.
     var hasRoom: Bool {
         events.count < settings.eventsInFlight && targets.count < settings.targetsInFlight
-            && recordBytes < settings.recordBytes && committer.hasRoom
+            && recordBytes < settings.recordBytes && committer.hasRoom && !isSaturated
+    }
+
+    /// Whether every pool in use answers and has enough requests waiting. A pool that stands still
+    /// never makes it so: the others' events are behind its own, and the totals bound those.
+    private var isSaturated: Bool {
+        var isSaturated = false
+        for pool in pools {
+            switch pool.vote(expecting: lookUpsOpen * 2, at: loop.now) {
+            case .none: continue
+            case .more: return false
+            case .enough: isSaturated = true
+            }
+        }
+        return isSaturated
     }
 
     /// One round over the partitions and as many more as bring records, up to a bound per turn.

@@ -32,6 +32,7 @@ extension Lane {
             target.withdrawal = nil
             target.waitsForTokenSince = nil
             let patience = min(envelope.expiresAt - loop.wall, settings.retry.longestWait)
+            target.bulkhead?.pace.used(at: loop.now)
             pool.submit(request, tag: UInt64(target.slot), deadline: loop.now + patience)
         }
     }
@@ -108,6 +109,7 @@ extension Lane: HTTP2PoolDelegate {
         noteAttempt(target, sentAt: sentAt)
         target.gatewayTime = loop.now - response.sentAt
         bulkhead.metrics.answered(status: response.status, after: target.gatewayTime)
+        bulkhead.pace.answered(after: target.gatewayTime, at: loop.now)
         let answer = GatewayAnswer(
             status: response.status, body: response.body,
             retryAfter: response.status == 200 ? nil : response.text(.retryAfter),

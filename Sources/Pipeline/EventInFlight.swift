@@ -36,27 +36,32 @@ internal final class AssignedPartition {
 }
 
 /// One event in flight. Loop-confined; reused.
+///
+/// Its fields are not checked for exclusivity at run time: every stage touches several of them,
+/// each access is one statement.
 internal final class EventInFlight: SlabResident {
-    var slot = -1
+    @exclusivity(unchecked) var slot = -1
     /// Owns the memory that the envelope's JSON values point into.
-    private(set) var parser = JSONParser()
-    var envelope: EventEnvelope?
-    var app: LaneApp?
-    var partition: AssignedPartition?
-    var position = RecordPosition(topic: "", partition: 0, offset: 0)
-    var consumedAt = UnixMillis(0)
-    var fannedOutAt: UnixMillis?
+    @exclusivity(unchecked) private(set) var parser = JSONParser()
+    @exclusivity(unchecked) var envelope: EventEnvelope?
+    @exclusivity(unchecked) var app: LaneApp?
+    @exclusivity(unchecked) var partition: AssignedPartition?
+    @exclusivity(unchecked) var position = RecordPosition(topic: "", partition: 0, offset: 0)
+    @exclusivity(unchecked) var consumedAt = UnixMillis(0)
+    @exclusivity(unchecked) var fannedOutAt: UnixMillis?
     /// The fixed set of targets, in the order of their address ids.
-    var targets: [TargetInFlight] = []
-    var openTargets = 0
+    @exclusivity(unchecked) var targets: [TargetInFlight] = []
+    @exclusivity(unchecked) var openTargets = 0
     /// The same for all targets: what a push collapses under when the event names no key.
-    var identity = UUIDBytes(high: 0, low: 0)
+    @exclusivity(unchecked) var identity = UUIDBytes(high: 0, low: 0)
     /// What the event says, as the renderers take it; read when the first target is rendered.
-    var content: PushContent?
+    @exclusivity(unchecked) var content: PushContent?
+    /// The payload that its targets share.
+    let payload = SharedPayload()
     /// Waits for `not_before`, or to repeat a look-up.
-    var holdTimer: LoopTimer?
+    @exclusivity(unchecked) var holdTimer: LoopTimer?
     /// Bytes of the record, for the lane's account of memory.
-    var recordBytes = 0
+    @exclusivity(unchecked) var recordBytes = 0
 
     func recycle() {
         envelope = nil
@@ -64,6 +69,7 @@ internal final class EventInFlight: SlabResident {
         partition = nil
         fannedOutAt = nil
         content = nil
+        payload.forget()
         holdTimer = nil
         targets.removeAll(keepingCapacity: true)
         openTargets = 0

@@ -37,6 +37,7 @@ extension Lane {
         scratch.append(0)
         scratch.append(envelope.id)
         event.identity = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
+        lookUpsOpen += 1
         index.lookUp(app: app.name, userID: envelope.userID, tag: LookUpTag.event(event.slot))
     }
 
@@ -64,6 +65,7 @@ internal enum LookUpTag {
 extension Lane: TokenIndexDelegate {
     func lookUpFinished(tag: UInt64, _ result: LookUpResult) {
         let slot = LookUpTag.slot(tag)
+        if !LookUpTag.isTarget(tag) { lookUpsOpen -= 1 }
         flushAtEndOfTurn()
         switch result {
         case .addresses(let addresses, let dropped, let time):

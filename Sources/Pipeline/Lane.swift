@@ -21,7 +21,7 @@ internal final class Lane {
     let alarms: AlarmLog
     let apps: [LaneApp]
     let accessTokens: [AccessTokens]
-    let pools: [HTTP2Pool]
+    let pools: [PoolPace]
     let pulse: LanePulse
     let poolObservers: [PoolObserver]
 
@@ -39,6 +39,8 @@ internal final class Lane {
     let targets = Slab<TargetInFlight> { TargetInFlight() }
     /// Bytes of the records in flight.
     var recordBytes = 0
+    /// Events whose look-up was not answered yet.
+    var lookUpsOpen = 0
     /// Targets that wait for an access token.
     var awaitingToken: [TargetInFlight] = []
 
@@ -82,7 +84,7 @@ internal final class Lane {
         wakeUp = try WakeUp(loop: parts.loop)
         wakeUp.owner = self
         index.delegate = self
-        for pool in pools { pool.delegate = self }
+        for pace in pools { pace.pool.delegate = self }
         for tokens in accessTokens { tokens.onChange = { [unowned self] in resumeAwaitingToken() } }
         loop.schedule(readTimer, at: loop.now)
     }
@@ -100,8 +102,8 @@ internal final class Lane {
         for tokens in accessTokens { tokens.close() }
         // What is still open is abandoned, not settled: the next owner does it again.
         for pool in pools {
-            pool.delegate = nil
-            pool.close()
+            pool.pool.delegate = nil
+            pool.pool.close()
         }
         wakeUp.close()
     }
@@ -117,7 +119,7 @@ internal struct LaneParts {
     let alarms: AlarmLog
     let apps: [LaneApp]
     let accessTokens: [AccessTokens]
-    let pools: [HTTP2Pool]
+    let pools: [PoolPace]
     let pulse: LanePulse
     let poolObservers: [PoolObserver]
 }

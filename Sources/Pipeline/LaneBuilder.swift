@@ -19,7 +19,7 @@ internal final class LaneBuilder {
 
     private let plan: LanePlan
     private let loop: EventLoop
-    private var pools: [PoolKey: HTTP2Pool] = [:]
+    private var pools: [PoolKey: PoolPace] = [:]
     private var tokens: [AccessTokens] = []
 
     init(_ plan: LanePlan, loop: EventLoop) {
@@ -40,7 +40,7 @@ internal final class LaneBuilder {
             index: plan.makeIndex(loop), metrics: LaneMetrics(plan.registry),
             alarms: plan.alarms, apps: apps, accessTokens: tokens, pools: Array(pools.values),
             pulse: pulse,
-            poolObservers: pools.values.map { PoolObserver($0, plan.registry) })
+            poolObservers: pools.values.map { PoolObserver($0.pool, plan.registry) })
         do throws(SystemError) {
             return try Lane(parts)
         } catch {
@@ -90,11 +90,11 @@ internal final class LaneBuilder {
     }
 
     private func bulkhead(
-        _ app: LaneApp, _ gateway: Gateway, _ environment: GatewayEnvironment, _ pool: HTTP2Pool,
+        _ app: LaneApp, _ gateway: Gateway, _ environment: GatewayEnvironment, _ pool: PoolPace,
         _ sender: Bulkhead.Sender
     ) -> Bulkhead {
         Bulkhead(
-            app: app.name, gateway: gateway, environment: environment, pool: pool, sender: sender,
+            app: app.name, gateway: gateway, environment: environment, pace: pool, sender: sender,
             metrics: BulkheadMetrics(
                 plan.registry, app: app.name, gateway: gateway, environment: environment))
     }
@@ -107,15 +107,16 @@ internal final class LaneBuilder {
 
     private func pool(
         for endpoint: GatewayEndpoint, credential: String, _ policy: PoolPolicy, alpn: [String]
-    ) throws(LaneBuildError) -> HTTP2Pool {
+    ) throws(LaneBuildError) -> PoolPace {
         let key = PoolKey(
             origin: Origin(endpoint), caFile: endpoint.caFile, credential: credential)
         if let pool = pools[key] { return pool }
         let pool = HTTP2Pool(
             loop: loop, origin: key.origin, tls: try tls(caFile: endpoint.caFile, alpn: alpn),
             policy: policy)
-        pools[key] = pool
-        return pool
+        let pace = PoolPace(pool)
+        pools[key] = pace
+        return pace
     }
 
     private func tls(caFile: String?, alpn: [String]) throws(LaneBuildError) -> TLSContext {

@@ -121,6 +121,7 @@ extension Lane {
         try content.take(
             notification: envelope.content.notification, data: envelope.content.data,
             apns: envelope.content.apns, fcm: envelope.content.fcm)
+        content.sharedPayload = event.payload
         return content
     }
 

@@ -90,16 +90,24 @@ internal enum ResultRecord {
             object.hex("token_hash", UnsafeRawBufferPointer(rebasing: $0.prefix(4)))
         }
         object.integer("target_index", Int64(index))
-        writeOutcome(settlement.outcome, settlement.reason?.rawValue, &object)
-        if let status = settlement.status { object.integer("status", Int64(status)) }
+        if settlement.outcome == .accepted, settlement.status == 200 {
+            object.members("\"outcome\":\"accepted\",\"outcome_class\":\"sent\",\"status\":200")
+        } else {
+            writeOutcome(settlement.outcome, settlement.reason?.rawValue, &object)
+            if let status = settlement.status { object.integer("status", Int64(status)) }
+        }
         let detail = settlement.detail.isEmpty ? target.notes.detail : settlement.detail
         if !detail.isEmpty { object.string("detail", detail) }
         if target.gatewayID.count > 0 { object.string("gateway_id", target.gatewayID.bytes) }
         if target.gatewayTraceID.count > 0 {
             object.string("gateway_trace_id", target.gatewayTraceID.bytes)
         }
-        object.integer("attempts", Int64(target.attempts))
-        object.bool("ambiguous", target.wasAmbiguous)
+        if target.attempts == 1, !target.wasAmbiguous {
+            object.members("\"attempts\":1,\"ambiguous\":false")
+        } else {
+            object.integer("attempts", Int64(target.attempts))
+            object.bool("ambiguous", target.wasAmbiguous)
+        }
         if target.payloadBytes > 0 { object.integer("payload_bytes", Int64(target.payloadBytes)) }
         if let time = target.firstSentAt { object.integer("first_sent_at", time.value) }
         if let time = target.sentAt {
@@ -113,12 +121,8 @@ internal enum ResultRecord {
     private static func writeOutcome(
         _ outcome: Outcome, _ reason: String?, _ object: inout JSONObjectWriter
     ) {
-        if outcome == .accepted {
-            object.members("\"outcome\":\"accepted\",\"outcome_class\":\"sent\"")
-        } else {
-            object.string("outcome", outcome.rawValue)
-            object.string("outcome_class", outcome.outcomeClass.rawValue)
-        }
+        object.string("outcome", outcome.rawValue)
+        object.string("outcome_class", outcome.outcomeClass.rawValue)
         if let reason { object.string("reason", reason) }
     }
 

@@ -9,8 +9,8 @@ internal protocol SlabResident: AnyObject {
 /// Reusable objects addressed by small integers: what is in flight is named by its slot in tags
 /// that cross other rooms, and nothing is allocated after warm-up.
 internal final class Slab<Resident: SlabResident> {
-    private var residents: [Resident] = []
-    private var free: [Int] = []
+    @exclusivity(unchecked) private var residents: [Resident] = []
+    @exclusivity(unchecked) private var free: [Int] = []
     private let make: () -> Resident
 
     init(_ make: @escaping () -> Resident) { self.make = make }

@@ -28,42 +28,45 @@ internal struct Settlement {
 }
 
 /// One target in flight. Loop-confined; reused.
+///
+/// Its fields are not checked for exclusivity at run time: every stage touches several of them,
+/// each access is one statement.
 internal final class TargetInFlight: SlabResident {
-    var slot = -1
-    var event: EventInFlight?
-    var address: DeviceAddress?
-    var bulkhead: Bulkhead?
+    @exclusivity(unchecked) var slot = -1
+    @exclusivity(unchecked) var event: EventInFlight?
+    @exclusivity(unchecked) var address: DeviceAddress?
+    @exclusivity(unchecked) var bulkhead: Bulkhead?
     /// Lent to the pool while a request is submitted.
-    var request: OutboundRequest? = OutboundRequest()
-    var messageID = UUIDBytes(high: 0, low: 0)
-    var resultID = UUIDBytes(high: 0, low: 0)
+    @exclusivity(unchecked) var request: OutboundRequest? = OutboundRequest()
+    @exclusivity(unchecked) var messageID = UUIDBytes(high: 0, low: 0)
+    @exclusivity(unchecked) var resultID = UUIDBytes(high: 0, low: 0)
     /// When the address was looked up last.
-    var lookedUpAt = MonotonicTime(nanos: 0)
+    @exclusivity(unchecked) var lookedUpAt = MonotonicTime(nanos: 0)
     /// Requests written so far.
-    var attempts = 0
+    @exclusivity(unchecked) var attempts = 0
     /// Whether an answer was lost at least once: the device may have got the push twice.
-    var wasAmbiguous = false
+    @exclusivity(unchecked) var wasAmbiguous = false
     /// Whether the one retry with a fresh credential was used.
-    var refreshTried = false
-    var withdrawal: Withdrawal?
+    @exclusivity(unchecked) var refreshTried = false
+    @exclusivity(unchecked) var withdrawal: Withdrawal?
     /// Since when it waits for an access token.
-    var waitsForTokenSince: MonotonicTime?
+    @exclusivity(unchecked) var waitsForTokenSince: MonotonicTime?
     /// The credential of the present request: its generation and its birth.
-    var credentialGeneration: UInt64 = 0
-    var credentialBorn = MonotonicTime(nanos: 0)
-    var payloadBytes = 0
-    var notes = RenderingNotes()
-    var firstSentAt: UnixMillis?
-    var sentAt: UnixMillis?
-    var settledAt = UnixMillis(0)
+    @exclusivity(unchecked) var credentialGeneration: UInt64 = 0
+    @exclusivity(unchecked) var credentialBorn = MonotonicTime(nanos: 0)
+    @exclusivity(unchecked) var payloadBytes = 0
+    @exclusivity(unchecked) var notes = RenderingNotes()
+    @exclusivity(unchecked) var firstSentAt: UnixMillis?
+    @exclusivity(unchecked) var sentAt: UnixMillis?
+    @exclusivity(unchecked) var settledAt = UnixMillis(0)
     /// Gateway's share of the last attempt: from HEADERS to the answer.
-    var gatewayTime = TimeSpan.zero
-    var settlement: Settlement?
+    @exclusivity(unchecked) var gatewayTime = TimeSpan.zero
+    @exclusivity(unchecked) var settlement: Settlement?
     /// The gateway's ids of the message, as text.
     let gatewayID = ByteWriter(capacity: 96)
     let gatewayTraceID = ByteWriter(capacity: 64)
     /// Waits for the next attempt.
-    var timer: LoopTimer?
+    @exclusivity(unchecked) var timer: LoopTimer?
 
     func recycle() {
         event = nil

@@ -8,18 +8,20 @@ internal enum APNsPayload {
         name.spells("aps") || name.spells(PayloadBlock.key)
     }
 
-    /// Writes the whole payload.
+    /// Writes the whole payload and returns where the message's id stands in it.
     static func write(
         _ content: borrowing PushContent, as type: APNsPushType, to writer: ByteWriter,
         _ notes: inout RenderingNotes
-    ) {
+    ) -> Int {
         writer.append("{\"aps\":")
         writeAPS(content, as: type, to: writer)
         writer.append(",\"bugle\":")
+        let idOffset = writer.count + PayloadBlock.idOffset
         let image = content.notification?.image
         PayloadBlock.write(content, image: image, to: writer)
         if writeData(content.data, to: writer) { notes.insert(.droppedReservedKeys) }
         writer.append(0x7D)
+        return idOffset
     }
 
     /// Writes the payload of a device management push: the event's data and nothing else.

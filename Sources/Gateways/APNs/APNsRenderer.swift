@@ -258,7 +258,7 @@ public final class APNsRenderer {
                 return .rejected(reason: .localPayloadTooLarge, detail: error.description)
             }
         } else {
-            writePayload(content, &plan, to: request.body)
+            writeShared(content, &plan, to: request.body)
             if plan.type == .liveactivity || plan.type == .mdm && content.data == nil {
                 return .rejected(
                     reason: .invalidContent,
@@ -273,13 +273,35 @@ public final class APNsRenderer {
                 detail: "the payload has \(count) bytes, \(plan.type.payloadBytesMax) are allowed")
     }
 
+    /// Writes the payload, or copies what an earlier target of the event got and puts this one's
+    /// id in. A live activity's payload holds the time, a management push's no id.
+    private func writeShared(
+        _ content: borrowing PushContent, _ plan: inout Plan, to writer: ByteWriter
+    ) {
+        guard let shared = content.sharedPayload, plan.type != .liveactivity, plan.type != .mdm
+        else {
+            writePayload(content, &plan, to: writer)
+            return
+        }
+        if shared.type == plan.type {
+            writer.append(shared.bytes.bytes)
+            writer.overwrite(at: shared.idOffset, uuid: content.messageID)
+            plan.notes.formUnion(shared.notes)
+        } else {
+            var notes = RenderingNotes()
+            let idOffset = APNsPayload.write(content, as: plan.type, to: writer, &notes)
+            shared.keep(writer.bytes, as: plan.type, idOffset: idOffset, notes)
+            plan.notes.formUnion(notes)
+        }
+    }
+
     private func writePayload(
         _ content: borrowing PushContent, _ plan: inout Plan, to writer: ByteWriter
     ) {
         if plan.type == .mdm {
             APNsPayload.writeManagement(content, to: writer)
         } else {
-            APNsPayload.write(content, as: plan.type, to: writer, &plan.notes)
+            _ = APNsPayload.write(content, as: plan.type, to: writer, &plan.notes)
         }
     }
 }

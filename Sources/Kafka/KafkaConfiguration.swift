@@ -82,6 +82,9 @@ public struct GroupConfiguration: Sendable {
     public var prefetchKiB = 2048
     /// Prefetched records per partition.
     public var prefetchRecords = 100_000
+    /// KiB of one partition in one fetch, compressed. Whole fetches land at once, unpacked, beyond
+    /// the prefetch limit: this bounds by how much.
+    public var fetchKiB = 512
     /// Tells each time the end of a partition is reached.
     public var reportsEndOfPartition = false
     /// The distance of two statistics documents; zero for none.
@@ -104,6 +107,7 @@ public struct GroupConfiguration: Sendable {
             ("auto.offset.reset", start.rawValue),
             ("isolation.level", "read_committed"),
             ("fetch.wait.max.ms", String(fetchWait.millis)),
+            ("fetch.message.max.bytes", String(fetchKiB * 1024)),
             ("queued.max.messages.kbytes", String(prefetchKiB)),
             ("queued.min.messages", String(prefetchRecords)),
             ("statistics.interval.ms", String(statisticsInterval.millis)),

@@ -21,9 +21,9 @@ enum Limits {
     /// Above so many bytes waiting for delivery, lanes stop reading.
     static let outboxBytes = 48 * 1024 * 1024
     /// Emptied batches kept for reuse.
-    static let spareBatches = 64
+    static let spareBatches = 32
     /// A batch whose arena grew beyond this is not kept for reuse.
-    static let spareBatchBytes = 1024 * 1024
+    static let spareBatchBytes = 256 * 1024
     /// Records of one batch; their number must fit the delivery reports' opaque.
     static let batchRecordBits: UInt = 20
     /// Shortest and longest wait before a record that failed is produced again.

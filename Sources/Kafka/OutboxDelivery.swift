@@ -61,6 +61,7 @@ final class OutboxDelivery {
     /// Takes a batch over. One without records is empty work and goes straight back.
     func add(_ batch: OutboxBatch) {
         guard !batch.records.isEmpty else {
+            inbox.lower(bytes: batch.byteCount)
             inbox.giveSpare(batch)
             return
         }

@@ -53,6 +53,10 @@ import Testing
         }
     }
 
+    @Test func `the library names its version`() {
+        #expect(KafkaLibrary.version.split(separator: ".").count >= 3)
+    }
+
     @Test func `no bootstrap server is a clear error`() {
         #expect(throws: KafkaError.self) {
             try Admin(KafkaConfiguration(bootstrapServers: ""))

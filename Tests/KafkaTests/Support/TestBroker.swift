@@ -11,6 +11,8 @@ final class TestBroker {
     let port: UInt16
     private let folder: String
     private var process: pid_t = 0
+    /// A pipe nobody writes to; its end tells the broker's shell that this process is gone.
+    private var lifeline: [Int32] = [-1, -1]
 
     var configuration: KafkaConfiguration {
         KafkaConfiguration(bootstrapServers: "127.0.0.1:\(port)")
@@ -24,21 +26,26 @@ final class TestBroker {
         guard mkdtemp(&template) != nil else { throw KafkaTestError.noBroker }
         folder = String(
             decoding: template.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        guard pipe(&lifeline) == 0 else { throw KafkaTestError.noBroker }
+        for fd in lifeline { _ = fcntl(fd, F_SETFD, FD_CLOEXEC) }
         try start()
     }
 
     deinit {
         end(with: SIGKILL)
+        for fd in lifeline { close(fd) }
         _ = Self.run(["rm", "-rf", folder])
     }
 
     /// Starts the process and waits until it answers.
     func start() throws {
+        // The shell ends the whole process group when its input does: with this process, however
+        // that ends.
+        let command =
+            "noida-db start --only kafka --kafka-port \(port) --data-dir \(folder)/data & "
+            + "read line; kill -9 0"
         process = try Self.spawn(
-            [
-                "noida-db", "start", "--only", "kafka", "--kafka-port", String(port),
-                "--data-dir", folder + "/data",
-            ], output: folder + "/log")
+            ["sh", "-c", command], input: lifeline[0], output: folder + "/log")
         let deadline = SystemTime.shared.monotonic + .seconds(60)
         let admin = try Admin(configuration)
         while SystemTime.shared.monotonic < deadline {
@@ -70,10 +77,13 @@ final class TestBroker {
         process = 0
     }
 
-    private static func spawn(_ arguments: [String], output: String) throws -> pid_t {
+    private static func spawn(
+        _ arguments: [String], input: Int32 = -1, output: String
+    ) throws -> pid_t {
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
+        if input >= 0 { posix_spawn_file_actions_adddup2(&actions, input, 0) }
         posix_spawn_file_actions_addopen(
             &actions, 1, output, O_WRONLY | O_CREAT | O_APPEND, 0o600)
         posix_spawn_file_actions_adddup2(&actions, 1, 2)

@@ -74,14 +74,17 @@ import Testing
         let server = try ForeignServer.node(
             Self.script, .apns(connectionsMin: 1, connectionsMax: 1))
         defer { server.stop() }
-        for _ in 0..<5 { server.submit("/slow") }
+        // Node's library drops streams that cross its GOAWAY without a word, whatever id it named;
+        // so the later ones are submitted when the answer behind the GOAWAY is there.
+        for _ in 0..<4 { server.submit("/slow") }
         server.submit("/goaway")
+        #expect(server.finishAll())
         for _ in 0..<20 { server.submit("/slow") }
         #expect(server.finishAll())
         let statuses = server.outcomes.values.filter {
             if case .response(status: 200, _) = $0 { true } else { false }
         }
-        #expect(statuses.count == 26)
+        #expect(statuses.count == 25)
         #expect(server.pool.statistics.connectionsOpened == 2)
         let isTold = server.alarms.contains {
             if case .goAway(.noError, "Shutdown") = $0 { true } else { false }

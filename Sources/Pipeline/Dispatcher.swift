@@ -143,8 +143,8 @@ public final class Dispatcher: Sendable {
         for lane in lanes { lane.drain() }
         let left = group.stop(deadline: deadline)
         let delivered = committer.stop(deadline: deadline)
-        for lane in lanes { lane.stop() }
-        return left && delivered
+        let open = lanes.reduce(0) { $0 + $1.stop() }
+        return left && delivered && open == 0
     }
 
     /// How many partitions are assigned to this process.

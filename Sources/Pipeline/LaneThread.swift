@@ -60,11 +60,17 @@ internal final class LaneThread: @unchecked Sendable {
     /// Reads no further record.
     func drain() { submit { $0.isDraining = true } }
 
-    /// Closes connections and ends the thread.
-    func stop() {
-        submit { $0.close() }
+    /// Closes connections and ends the thread. Returns how many events were open: what had no time
+    /// to finish is done again by the next owner.
+    func stop() -> Int {
+        let open = OpenEvents()
+        submit { lane in
+            open.count.withLock { $0 = lane.events.count }
+            lane.close()
+        }
         thread.handle.stop()
         thread.join()
+        return open.count.withLock { $0 }
     }
 
     /// When the loop turned last.
@@ -90,6 +96,11 @@ internal final class LaneThread: @unchecked Sendable {
             if let lane = box.lane { job(lane) }
         }
     }
+}
+
+/// Carries a number out of a lane that ends.
+private final class OpenEvents: Sendable {
+    let count = Mutex(0)
 }
 
 /// What a lane says about itself without being asked; read by probes.

@@ -77,7 +77,7 @@ internal struct DemoSummary {
             row(
                 "latency",
                 "p50 \(fixed(milliseconds(0.5))) ms, p99 \(fixed(milliseconds(0.99))) ms, from "
-                    + "reading an event to its outcomes"))
+                    + "reading an event to its outcomes; all events were published at once"))
         if report.sentTwice > 0 {
             lines.append(row("sent twice", "\(report.sentTwice), whose answer was lost"))
         }

@@ -13,6 +13,8 @@ import unittest
 import harness
 from harness import EVENTS, bugle, event, program, wait_until
 
+COUNT = 2_000  # events for two replicas
+
 
 class Demo(unittest.TestCase):
     def test_the_demo_balances(self):
@@ -162,3 +164,53 @@ class Stuck(harness.WorldTest):
         self.assertEqual(self.world.dispatcher.child.wait(10), 128 + signal.SIGINT)
         self.assertLess(time.monotonic() - started, 3)
         self.world.start()
+
+
+class Replicas(harness.WorldTest):
+    """Two processes share the work; one that is stopped hands its partitions and the writing of
+    the index to the other, and nothing is sent twice."""
+
+    faults = harness.latency(5, 40)
+
+    def second_replica(self):
+        settings = {
+            **self.world.settings,
+            "kafka": {**self.world.settings["kafka"], "instance": "replica-2"},
+            "admin": {"listen": f"127.0.0.1:{harness.free_port()}"},
+        }
+        file = self.world.folder / "replica-2.yaml"
+        file.write_text(harness.yaml(settings) + "\n")
+        process = harness.Process(
+            [program(), "run", "--config", file], self.world.folder / "replica-2.log")
+        self.addCleanup(process.stop)
+        return process, int(settings["admin"]["listen"].rsplit(":", 1)[1])
+
+    def test_a_planned_stop_hands_over_and_repeats_nothing(self):
+        world, generator = self.world, random.Random(13)
+        devices = [
+            harness.device(generator, f"shared-{n}", f"shared-phone-{n}", ("apns", "fcm")[n % 2])
+            for n in range(60)]
+        world.register(devices)
+        first = world.dispatcher
+        # No work while it joins: this broker refuses commits from the moment that a member comes.
+        world.wait_settled(30)
+        second, port = self.second_replica()
+        world.dispatcher, world.admin_port = second, port
+        world.wait_ready()
+        before = world.kafka.count(harness.RESULTS)
+        world.publish([event(f"shared-{n}", f"shared-{n % 60}") for n in range(COUNT)])
+        wait_until(
+            lambda: world.kafka.count(harness.RESULTS) > before + COUNT / 10, 60, "results")
+        self.assertEqual(first.stop(30), 0, first.tail())
+        newcomer = harness.device(generator, "newcomer", "newcomer-phone")
+        world.register([newcomer])
+        world.publish([event("newcomer-1", "newcomer")])
+        world.wait_settled(60)
+
+        results = [r for r in world.results() if r["event_id"].startswith("shared-")]
+        self.assertEqual({r["outcome"] for r in results}, {"accepted"})
+        self.assertEqual(len({r["event_id"] for r in results}), COUNT)
+        self.assertEqual(len(results), COUNT, "a result was written twice")
+        self.assertEqual(len({r["replica"] for r in results}), 2, "both have worked")
+        (late,) = [r for r in world.results() if r["event_id"] == "newcomer-1"]
+        self.assertEqual((late["outcome"], late["replica"]), ("accepted", "replica-2"))

@@ -2,23 +2,25 @@ internal import Base
 internal import Config
 internal import EventLoop
 internal import Redis
+internal import Telemetry
 internal import TokenIndex
 
 /// Where a configuration keeps its token index.
 internal enum IndexStore: Sendable {
     /// In Redis.
-    case redis(RedisTokenIndex)
+    case redis(RedisTokenIndex, RedisEventLog)
     /// In this process.
     case memory(InMemoryTokenIndex)
 
     /// The store of a configuration; the password is read here.
-    init(_ configuration: Configuration) throws(Failure) {
+    init(_ configuration: Configuration, log: Log) throws(Failure) {
         switch configuration.index.store {
         case .memory: self = .memory(InMemoryTokenIndex())
         case .redis:
             self = .redis(
                 RedisTokenIndex(
-                    try Self.connection(configuration.redis), prefix: configuration.redis.prefix))
+                    try Self.connection(configuration.redis), prefix: configuration.redis.prefix),
+                RedisEventLog(log, address: configuration.redis.address.description))
         }
     }
 
@@ -41,7 +43,9 @@ internal enum IndexStore: Sendable {
     /// A lane's reader.
     func reader(on loop: EventLoop, addressesPerUser: Int) -> any TokenIndex {
         switch self {
-        case .redis(let index): index.reader(on: loop, addressesPerUser: addressesPerUser)
+        case .redis(let index, let events):
+            index.reader(
+                on: loop, addressesPerUser: addressesPerUser, observer: { events.note($0) })
         case .memory(let index): index.reader(on: loop, addressesPerUser: addressesPerUser)
         }
     }
@@ -49,7 +53,9 @@ internal enum IndexStore: Sendable {
     /// The feed's writer.
     func writer(on loop: EventLoop) -> any IndexWriter {
         switch self {
-        case .redis(let index): index.writer(on: loop)
+        case .redis(let index, let events):
+            index.writer(
+                on: loop, observer: { events.note($0) }, warning: { events.warn($0) })
         case .memory(let index): index.writer()
         }
     }
@@ -58,5 +64,31 @@ internal enum IndexStore: Sendable {
     var isShared: Bool {
         if case .redis = self { return true }
         return false
+    }
+}
+
+/// Tells in the log when Redis cannot be used, not more often than is useful: several connections
+/// meet the same trouble, and each tries again and again.
+internal final class RedisEventLog: Sendable {
+    private let log: RateLimitedLog
+    private let address: String
+
+    init(_ log: Log, address: String) {
+        self.log = RateLimitedLog(log)
+        self.address = address
+    }
+
+    /// Something about the server that an operator should change.
+    func warn(_ text: String) { log.warning(text, ["address": LogValue(address)]) }
+
+    /// Called on the loops of lanes and writer.
+    func note(_ event: RedisEvent) {
+        switch event {
+        case .ready: break
+        case .lost(let error), .attemptFailed(let error):
+            log.warning(
+                "no use of Redis; look-ups wait until it is back",
+                ["address": LogValue(address), "error": LogValue(error.description)])
+        }
     }
 }

@@ -4,6 +4,7 @@ internal import Crypto
 internal import Gateways
 internal import Kafka
 internal import Pipeline
+internal import Telemetry
 
 /// What can be found out about a configuration without asking anybody.
 internal struct OfflineCheck {
@@ -18,7 +19,7 @@ internal struct OfflineCheck {
     private func clients() -> [Finding] {
         do throws(Failure) {
             let settings = try ClusterAccess.settings(configuration, log: nil)
-            _ = try IndexStore(configuration)
+            _ = try IndexStore(configuration, log: .silent)
             do throws(KafkaError) {
                 try settings.validate()
                 return []

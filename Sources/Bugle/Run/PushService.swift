@@ -22,15 +22,13 @@ internal final class PushService: Sendable {
     private let feed: IndexFeed?
     private let dispatcher: Dispatcher?
     private let admin: AdminServer
-
-    /// A part that has not turned for so long is stuck.
-    private static let turnSpan = TimeSpan.seconds(15)
+    private let watched: WatchedParts
 
     /// Starts everything.
     init(_ configuration: Configuration, _ options: Options, log: Log) throws(Failure) {
         let roles = options.roles ?? configuration.roles
         let kafka = try ClusterAccess.settings(configuration, log: log)
-        let store = try IndexStore(configuration)
+        let store = try IndexStore(configuration, log: log.named("redis"))
         let registry = MetricsRegistry()
         let apps: [PushApp]
         do throws(PushAppError) {
@@ -39,6 +37,9 @@ internal final class PushService: Sendable {
             throw .failed("\(error)")
         }
         try Self.checkTopics(configuration, kafka, roles)
+        // Nothing that can fail here comes after a group is joined: leaving one takes time.
+        watched = WatchedParts()
+        admin = try Self.startAdmin(configuration, watched, registry)
         // A process that dispatches from its own memory has to fill that memory.
         let feeds = roles.contains(.index) || !store.isShared
         feed =
@@ -47,14 +48,14 @@ internal final class PushService: Sendable {
             roles.contains(.dispatch)
             ? try Self.startDispatcher(
                 configuration, kafka, options, apps, store, registry, log) : nil
-        admin = try Self.startAdmin(configuration, feed, dispatcher, registry)
+        watched.watch(feed, dispatcher)
     }
 
     /// The port of the admin listener.
     var adminPort: UInt16 { admin.port }
 
     /// Why the process is not ready; empty when it is.
-    var hindrances: [String] { Self.hindrances(feed, dispatcher) }
+    var hindrances: [String] { watched.hindrances }
 
     /// The latencies from consumption to settlement.
     func latencies() -> LatencyHistogram { dispatcher?.latencies() ?? LatencyHistogram() }
@@ -126,34 +127,57 @@ internal final class PushService: Sendable {
     }
 
     private static func startAdmin(
-        _ configuration: Configuration, _ feed: IndexFeed?, _ dispatcher: Dispatcher?,
-        _ registry: MetricsRegistry
+        _ configuration: Configuration, _ watched: WatchedParts, _ registry: MetricsRegistry
     ) throws(Failure) -> AdminServer {
         let listen = configuration.admin
         do throws(AdminError) {
             return try AdminServer.start(
                 host: listen.host, port: listen.port,
                 routes: AdminServer.Routes(
-                    metrics: registry, health: { health(feed, dispatcher) },
-                    readiness: { HealthReport(reasons: hindrances(feed, dispatcher)) }))
+                    metrics: registry, health: { HealthReport(reasons: watched.stuckParts) },
+                    readiness: { HealthReport(reasons: watched.hindrances) }))
         } catch {
-            throw .failed("admin.listen \(listen): \(error)")
+            throw .failed("\(error)")
         }
     }
+}
 
-    private static func hindrances(_ feed: IndexFeed?, _ dispatcher: Dispatcher?) -> [String] {
-        (dispatcher?.hindrances ?? []) + (feed?.hindrance.map { [$0] } ?? [])
+/// The parts whose state the admin listener tells; it listens before they exist.
+private final class WatchedParts: Sendable {
+    private struct Parts: Sendable {
+        var feed: IndexFeed?
+        var dispatcher: Dispatcher?
+        var isStarted = false
     }
 
-    private static func health(_ feed: IndexFeed?, _ dispatcher: Dispatcher?) -> HealthReport {
+    private let parts = Mutex(Parts())
+
+    /// A part that has not turned for so long is stuck.
+    private static let turnSpan = TimeSpan.seconds(15)
+
+    func watch(_ feed: IndexFeed?, _ dispatcher: Dispatcher?) {
+        parts.withLock { $0 = Parts(feed: feed, dispatcher: dispatcher, isStarted: true) }
+    }
+
+    /// Why the process cannot work now.
+    var hindrances: [String] {
+        let parts = parts.withLock { $0 }
+        guard parts.isStarted else { return ["the process is starting"] }
+        return (parts.dispatcher?.hindrances ?? []) + (parts.feed?.hindrance.map { [$0] } ?? [])
+    }
+
+    /// What does not turn any more.
+    var stuckParts: [String] {
+        let parts = parts.withLock { $0 }
         let now = SystemTime.shared.monotonic
+        let span = Self.turnSpan
         var reasons: [String] = []
-        if let dispatcher, !dispatcher.isAlive(at: now, within: turnSpan) {
-            reasons.append("a thread of the dispatcher has not turned for \(turnSpan.millis) ms")
+        if let dispatcher = parts.dispatcher, !dispatcher.isAlive(at: now, within: span) {
+            reasons.append("a thread of the dispatcher has not turned for \(span.millis) ms")
         }
-        if let feed, now - feed.lastTurn > turnSpan {
-            reasons.append("the thread of the index has not turned for \(turnSpan.millis) ms")
+        if let feed = parts.feed, now - feed.lastTurn > span {
+            reasons.append("the thread of the index has not turned for \(span.millis) ms")
         }
-        return HealthReport(reasons: reasons)
+        return reasons
     }
 }

@@ -4,14 +4,15 @@ are Bugle's alone.
 """
 
 import hashlib
+import http.client
 import json
 import os
 import re
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-import urllib.request
 
 PARTITIONS = 24
 KEY_ID, TEAM_ID, TOPIC = "ABCDE12345", "DEF123GHIJ", "com.example.shop"
@@ -23,7 +24,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def wait_until(condition, seconds, what):
+def wait_until(condition, seconds, what, pause=0.02):
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -31,7 +32,7 @@ def wait_until(condition, seconds, what):
             return value
         if time.monotonic() > deadline:
             raise SystemExit(f"waited {seconds} s for {what}")
-        time.sleep(0.02)
+        time.sleep(pause)
 
 
 def listens(port):
@@ -153,9 +154,9 @@ class Redis(Child):
 class Nghttpd(Child):
     """nghttpd answers 200 with an empty body, as APNs does: one empty file per device token."""
 
-    def __init__(self, bench, users, delay=None):
-        self.root = os.path.join(bench.scratch, "htdocs")
-        folder = os.path.join(self.root, "3", "device")
+    def __init__(self, bench, users):
+        root = os.path.join(bench.scratch, "htdocs")
+        folder = os.path.join(root, "3", "device")
         os.makedirs(folder, exist_ok=True)
         self.paths = []
         for user in range(users):
@@ -165,8 +166,178 @@ class Nghttpd(Child):
                 if not os.path.exists(file):
                     open(file, "w").close()
         self.port = free_port()
-        self.certificate, key, _ = credentials(bench.scratch)
+        self.certificate, key, self.signing_key = credentials(bench.scratch)
         super().__init__(
-            ["nghttpd", "-d", self.root, "-a", "127.0.0.1", str(self.port), key,
-             self.certificate], bench.scratch, "nghttpd")
+            ["nghttpd", "-d", root, "-a", "127.0.0.1", str(self.port), key, self.certificate],
+            bench.scratch, "nghttpd")
         wait_until(lambda: self.check() and listens(self.port), 10, "nghttpd")
+
+    @property
+    def apps(self):
+        return apps(self.port, self.certificate, self.signing_key)
+
+
+class Simulator(Child):
+    """Bugle's simulated gateways, whose answers take a fixed time: a far gateway."""
+
+    def __init__(self, bench, delay_ms):
+        folder = tempfile.mkdtemp(prefix="simulator-", dir=bench.scratch)
+        faults = os.path.join(folder, "faults.json")
+        with open(faults, "w") as file:
+            json.dump({"rules": [{"service": "apns-production", "effect": {"delay_ms": delay_ms}}]}, file)
+        super().__init__(
+            [bench.product("bugle"), "simulate", "--state", folder, "--faults", faults],
+            bench.scratch, os.path.basename(folder))
+        self.file = os.path.join(folder, "bugle.apps.json")
+        wait_until(lambda: self.check() and os.path.exists(self.file), 10, "bugle simulate")
+
+    @property
+    def apps(self):
+        with open(self.file) as file:
+            return json.load(file)["apps"]
+
+
+def apps(port, certificate, key):
+    """The section `apps` for one app that sends to a server on this machine."""
+    endpoint = f"https://localhost:{port}"
+    return {"shop": {"apns": {
+        "team_id": TEAM_ID, "key_id": KEY_ID, "key_file": key, "topic": TOPIC,
+        "ca_file": certificate,
+        "endpoints": {"production": endpoint, "sandbox": endpoint}}}}
+
+
+class Bugle(Child):
+    """`bugle run`, the process under test, ready to dispatch."""
+
+    def __init__(self, bench, broker, redis, gateway, lanes=1, connections=2):
+        self.admin = free_port()
+        folder = tempfile.mkdtemp(prefix="bugle-", dir=bench.scratch)
+        config = os.path.join(folder, "bugle.yaml")
+        with open(config, "w") as file:
+            json.dump({
+                "kafka": {
+                    "brokers": broker.bootstrap, "group": "bugle",
+                    "properties": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}},
+                "redis": {"address": f"127.0.0.1:{redis.port}"},
+                "apps": gateway.apps, "lanes": lanes,
+                "dispatch": {"connections": {"apns": {"min": connections, "max": connections}}},
+                "admin": {"listen": f"127.0.0.1:{self.admin}"}}, file)
+        super().__init__([bench.product("bugle"), "run", "--config", config], bench.scratch,
+                         os.path.basename(folder))
+        self.awaited = 0
+
+    def ready(self):
+        wait_until(lambda: self.check() and self.get("/readyz")[0] == 200, 60, "bugle run")
+        return self
+
+    def get(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except OSError:
+            return 0, ""
+        finally:
+            connection.close()
+
+    def metrics(self):
+        """Each metric's sum over its labels."""
+        sums = {}
+        for line in self.get("/metrics")[1].splitlines():
+            if line and line[0] != "#":
+                series, value = line.rsplit(" ", 1)
+                name = series.split("{")[0]
+                sums[name] = sums.get(name, 0) + float(value)
+        return sums
+
+    def settled(self):
+        return int(self.metrics().get("bugle_outcomes_total", 0))
+
+    def wait_for(self, pushes, timeout=120):
+        """Waits until so many more pushes have outcomes and all results are delivered."""
+        self.awaited += pushes
+
+        def done():
+            self.check()
+            now = self.metrics()
+            return (now.get("bugle_outcomes_total", 0) >= self.awaited
+                    and now.get("bugle_outbox_records", 1) == 0)
+
+        wait_until(done, timeout, f"{self.awaited} outcomes", pause=0.05)
+
+    def accepted_only(self):
+        """Ends the benchmark if anything but `accepted` came out."""
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith(("bugle_outcomes_total", "bugle_event_outcomes_total",
+                                "bugle_dead_letters_total")) \
+                    and 'outcome="accepted"' not in line and not line.endswith(" 0"):
+                raise SystemExit(f"not every push was accepted: {line}")
+
+
+class World:
+    """A broker with registered devices, Redis, a gateway and Bugle, ready."""
+
+    def __init__(self, bench, users=400, lanes=1, gateway=None, device_partitions=PARTITIONS,
+                 connections=2):
+        self.users = users
+        self.parts = []
+        try:
+            self.broker = self.keep(Broker(bench, users, device_partitions))
+            self.devices = self.broker.tell("devices")["devices"]
+            self.redis = self.keep(Redis(bench))
+            self.gateway = self.keep(gateway or Nghttpd(bench, users))
+            self.bugle = self.keep(
+                Bugle(bench, self.broker, self.redis, self.gateway, lanes, connections))
+        except BaseException:
+            self.close()
+            raise
+
+    def keep(self, part):
+        self.parts.append(part)
+        return part
+
+    def close(self):
+        for part in reversed(self.parts):
+            part.stop()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    @staticmethod
+    def pushes(events):
+        """How many pushes a multiple of four events becomes."""
+        return events * 5 // 2
+
+    def warm_up(self):
+        """Fills Bugle's pools and caches; returns the size of a payload in bytes."""
+        self.bugle.ready()
+        self.broker.tell("meter")
+        self.broker.tell("events 4000")
+        self.bugle.wait_for(self.pushes(4000))
+        seen = {"accepted": 0, "payload_bytes": 0}
+
+        def metered():
+            report = self.broker.tell("report")
+            seen["accepted"] += report["accepted"]
+            seen["payload_bytes"] = report["payload_bytes"] or seen["payload_bytes"]
+            return seen["accepted"] >= self.pushes(4000)
+
+        wait_until(metered, 30, "results of the first events", pause=0.1)
+        self.broker.tell("unmeter")
+        return seen["payload_bytes"]
+
+    def saturate(self, events):
+        """Publishes events while Bugle is stopped, lets it run, and waits until every result is
+        delivered. Returns CPU microseconds per push and pushes per second."""
+        pushes = self.pushes(events)
+        os.kill(self.bugle.pid, signal.SIGSTOP)
+        self.broker.tell(f"events {events}")
+        cpu, start = self.bugle.cpu(), time.monotonic()
+        os.kill(self.bugle.pid, signal.SIGCONT)
+        self.bugle.wait_for(pushes)
+        wall = time.monotonic() - start
+        return (self.bugle.cpu() - cpu) / pushes, pushes / wall

@@ -10,6 +10,7 @@
 //     rate R S         publish R events a second for S seconds, while results are metered
 //     meter            start metering results, from the next one on
 //     report           tell what the meter saw, and start anew
+//     unmeter          stop metering
 
 import Base
 import Glibc
@@ -57,7 +58,6 @@ final class Host {
     private let cluster: MockCluster
     private let publisher: Publisher
     private var meter: ResultMeter?
-    private var isMetering = false
 
     init(_ options: Options) throws {
         cluster = try MockCluster()
@@ -79,6 +79,9 @@ final class Host {
             case ("events", 1): try publishEvents(numbers[0])
             case ("rate", 2): try publish(numbers[0], aSecondFor: numbers[1])
             case ("meter", 0): try startMeter()
+            case ("unmeter", 0):
+                meter = nil
+                answer("{\"metering\": false}")
             case ("report", 0): answer(meter?.report() ?? "{}")
             default: fail("unknown command \(line)")
             }

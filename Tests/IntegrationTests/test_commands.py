@@ -1,6 +1,7 @@
 """The commands that a person runs: the demo, the world for developers, send and tail, and how a
 running dispatcher takes signals."""
 
+import itertools
 import json
 import random
 import re
@@ -140,9 +141,11 @@ class Stuck(harness.WorldTest):
 
     def fill(self, name):
         self.world.register_only([harness.device(random.Random(12), "held", "held-phone")])
-        self.world.publish([event(f"{name}-{n}", "held") for n in range(20)])
+        numbers = itertools.count()
 
         def in_flight():
+            # The first ones may come before the index knows the phone.
+            self.world.publish([event(f"{name}-{next(numbers)}", "held")])
             text = self.world.get("/metrics")[1]
             return re.search(r"^bugle_events_in_flight [1-9]", text, re.MULTILINE)
 

@@ -51,18 +51,40 @@ public struct NewTopic: Sendable, Equatable {
 /// any thread, one at a time.
 public final class Admin {
     private let client: ClientHandle
+    /// Where errors of connections arrive.
+    private let errors: ClientQueue
 
     /// Connects lazily: errors show in the first call.
     public init(_ configuration: KafkaConfiguration) throws(KafkaError) {
         let builder = ClientConfiguration(configuration)
         try builder.apply([])
         client = try builder.makeClient(RD_KAFKA_PRODUCER, events: RD_KAFKA_EVENT_ERROR)
+        errors = try .main(of: client)
     }
 
     /// Brokers and topics. Asks for all topics, because asking for one by name creates it on some
     /// brokers.
     public func describeCluster(timeout: TimeSpan) throws(KafkaError) -> ClusterDescription {
-        try client.describe(timeout: timeout)
+        do throws(KafkaError) {
+            return try client.describe(timeout: timeout)
+        } catch {
+            throw cause(of: error)
+        }
+    }
+
+    /// What lies behind an answer that did not come: a call only says that it waited in vain, the
+    /// connections say why. Wrong credentials before anything else, then the last word.
+    private func cause(of error: KafkaError) -> KafkaError {
+        guard error.kind == .unreachable || error.kind == .timedOut else { return error }
+        var cause = error
+        while let event = errors.poll(.zero) {
+            defer { rd_kafka_event_destroy(event) }
+            guard rd_kafka_event_type(event) == RD_KAFKA_EVENT_ERROR else { continue }
+            let found = client.error(of: event)
+            if found.kind == .authentication { return found }
+            if found.code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN.rawValue { cause = found }
+        }
+        return cause
     }
 
     /// The oldest offset and the one after the newest.

@@ -17,7 +17,7 @@ struct ProduceCall {
     /// A complete list, never single entries: those are freed twice on an error path of this
     /// version. Owned by the client after success, by the caller after an error.
     var headers: OpaquePointer?
-    /// Milliseconds since the epoch; zero for now.
+    /// Milliseconds since the epoch; zero stands for the time of the call.
     var timestamp: Int64
     var opaque: UnsafeMutableRawPointer?
     var flags: Int32

@@ -60,6 +60,7 @@ extension EventDecoder {
     ) throws(Refusal) -> EventEnvelope {
         let fields = EventFields(root)
         do throws(Refusal) {
+            try fields.refuseOtherVersion()
             var name = try fields.text("type", upTo: 128)
             if name == nil { name = try fields.text("event_type", upTo: 128) }
             guard let type = name else { throw Refusal(.missingField, "type is missing") }
@@ -137,6 +138,7 @@ extension EventDecoder {
     ) throws(Refusal) -> EventEnvelope {
         let fields = EventFields(root)
         do throws(Refusal) {
+            try refuseIncomplete(fields)
             if fields.has("data_base64") {
                 throw Refusal(.invalidField, "data_base64: data must be a JSON object")
             }
@@ -150,6 +152,20 @@ extension EventDecoder {
                 fallbackUser: takesUserFromSubject ? fields.text("subject", upTo: 256) : nil)
         } catch {
             throw described(error, fields, userField: "userid", typeField: "type")
+        }
+    }
+
+    /// The attributes that make an object a CloudEvent (CloudEvents 1.0, section 2.1); `type` is
+    /// asked for where it is read.
+    private func refuseIncomplete(_ fields: EventFields) throws(Refusal) {
+        guard let version = try fields.text("specversion", upTo: 16) else {
+            throw Refusal(.missingField, "specversion is missing: a CloudEvent needs it")
+        }
+        guard version == "1.0" else {
+            throw Refusal(.unsupported, "specversion must be 1.0")
+        }
+        for name: StaticString in ["id", "source"] where !fields.has(name) {
+            throw Refusal(.missingField, "\(name) is missing: a CloudEvent needs it")
         }
     }
 

@@ -18,6 +18,12 @@ internal struct EventFields {
         return value
     }
 
+    /// `v`: a record of another version may mean anything.
+    func refuseOtherVersion() throws(Refusal) {
+        guard let version = field("v"), version.int64 != 1 else { return }
+        throw Refusal(.invalidField, "v must be 1")
+    }
+
     /// A text of 1 to `limit` bytes without control characters.
     func text(_ name: StaticString, upTo limit: Int) throws(Refusal) -> String? {
         guard let value = field(name) else { return nil }

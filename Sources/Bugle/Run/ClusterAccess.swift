@@ -68,8 +68,11 @@ internal struct ClusterAccess {
         let place = configuration.bootstrapServers
         switch error.kind {
         case .unreachable:
-            return "kafka: no broker answers at \(place) (\(error.name)): start it, or correct "
-                + "kafka.brokers and the tls and sasl settings in kafka.properties"
+            return "kafka: no broker answers at \(place): start it, or correct kafka.brokers and "
+                + "security.protocol in kafka.properties (\(error))"
+        case .authentication:
+            return "kafka: the broker at \(place) and Bugle do not accept each other: correct "
+                + "the ssl. and sasl. settings in kafka.properties (\(error))"
         default: return "kafka: cannot \(what) at \(place): \(error)"
         }
     }

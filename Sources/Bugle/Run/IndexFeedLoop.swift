@@ -79,7 +79,7 @@ internal final class IndexFeedLoop {
         }
     }
 
-    /// Hands the batch to the builder; false when it has enough for now.
+    /// Hands the batch to the builder; false when it has no room for it.
     private func hand() -> Bool {
         guard let builder, builder.feed(batch, epoch: epoch) else { return false }
         batch.removeAll(keepingCapacity: true)

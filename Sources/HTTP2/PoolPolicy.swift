@@ -52,8 +52,11 @@ public struct PoolPolicy: Sendable {
     public var ageMax: TimeSpan? = .hours(18)
     /// Streams after which a connection is replaced; ids end at 2^31 - 1 and only odd ones are ours.
     public var streamsPerConnection: UInt64 = Limits.streamsPerConnectionMax
-    /// The shortest time between two connection attempts.
+    /// Connection attempts are made once in this time on average.
     public var dialInterval = TimeSpan.seconds(1)
+    /// How many attempts may follow each other at once, after a time without any: the first
+    /// connections, and the replacement of one that a GOAWAY ends, are not kept waiting.
+    public var dialBurst = 3
     /// The first and the longest reconnect delay; the delay is drawn evenly from zero up to it.
     public var reconnectDelayMin = TimeSpan.milliseconds(500)
     /// See `reconnectDelayMin`.

@@ -7,7 +7,8 @@ struct ReconnectDelay {
     private(set) var failures = 0
     private(set) var calms = 0
     private(set) var isSuspended = false
-    private var lastAttempt: MonotonicTime?
+    /// When as many attempts as were made are paid for, at one per `dialInterval`.
+    private var paidAt = MonotonicTime(nanos: .min / 2)
     private var backedOffUntil = MonotonicTime(nanos: .min)
     private var calmUntil = MonotonicTime(nanos: .min)
     private var suspendedUntil = MonotonicTime(nanos: .min)
@@ -16,13 +17,14 @@ struct ReconnectDelay {
 
     /// The earliest time of the next attempt.
     var earliest: MonotonicTime {
-        let paced = lastAttempt.map { $0 + policy.dialInterval } ?? MonotonicTime(nanos: .min)
+        let burst = failures == 0 ? max(policy.dialBurst, 1) : 1
+        let paced = paidAt - policy.dialInterval * Int64(burst - 1)
         let base = max(paced, max(backedOffUntil, calmUntil))
         return isSuspended ? max(base, suspendedUntil) : base
     }
 
     mutating func attempted(at now: MonotonicTime) {
-        lastAttempt = now
+        paidAt = max(paidAt, now) + policy.dialInterval
         // The one look of a suspended pool: the next is as far away again.
         if isSuspended { suspendedUntil = now + policy.suspendedRetry }
     }

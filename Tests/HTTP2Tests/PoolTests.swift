@@ -22,7 +22,7 @@ import Testing
         #expect(stage.connections.count == 1)
     }
 
-    @Test func `a graceful shutdown in two steps loses nothing and keeps the order`() throws {
+    @Test func `a graceful shutdown in two steps loses nothing and is replaced at once`() throws {
         let stage = try Stage(.single)
         stage.onRequest = { request, connection in
             if connection.number > 1 {
@@ -34,14 +34,15 @@ import Testing
         stage.connections[1]?.goAway()
         stage.settle()
         for tag in 7...9 { stage.submit(UInt64(tag)) }
-        stage.settle()
+        // No time has passed: what is new does not wait for what the old connection still owes.
+        #expect(stage.run { stage.paths(on: 2) == ["/7", "/8", "/9"] })
         stage.connections[1]?.goAway(lastStream: 7)
         for stream: Int32 in [1, 3, 5, 7] {
             stage.connections[1]?.respond(ServerResponse(status: 200), on: stream)
         }
         stage.advance(by: .seconds(2))
         #expect(stage.finish(1...9))
-        #expect(stage.paths(on: 2) == ["/5", "/6", "/7", "/8", "/9"])
+        #expect(stage.paths(on: 2) == ["/7", "/8", "/9", "/5", "/6"])
         #expect(stage.outcomes.values.allSatisfy { $0 == .accepted })
         #expect(stage.run { stage.connections[1]?.isClosed == true })
         #expect(!stage.sawBreach)

@@ -46,9 +46,12 @@ internal enum DemoCommand: Command {
         progress("starting broker, gateways and dispatcher")
         let world = try EmbeddedWorld(folder: folder, options: options, lanes: lanes)
         let run = try DemoRun(world)
-        scenario.prepare(world.simulator, at: SystemTime.shared.wall)
+        // Devices die after they registered, as real ones do: who is to blame for a dead token
+        // is a matter of that order.
+        let now = SystemTime.shared.wall
+        scenario.prepare(world.simulator, at: now + .hours(-1))
         progress("registering \(scenario.devices.count) devices")
-        try run.register(scenario.devices)
+        try run.register(scenario.devices, at: now + .hours(-24))
         try world.start(log: log)
         guard try world.waitUntilReady(upTo: readyWithin) == nil else { return interrupted(world) }
         let poison = max(count / 250, 4)

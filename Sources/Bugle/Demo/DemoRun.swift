@@ -54,12 +54,11 @@ internal final class DemoRun {
     }
 
     /// Publishes the devices; the index learns them from their topic.
-    func register(_ devices: [DemoDevice]) throws(Failure) {
-        let now = SystemTime.shared.wall
+    func register(_ devices: [DemoDevice], at time: UnixMillis) throws(Failure) {
         do throws(KafkaError) {
             for device in devices {
                 try producer.send(
-                    to: topics.devices, key: device.key, value: device.record(registeredAt: now))
+                    to: topics.devices, key: device.key, value: device.record(registeredAt: time))
             }
             try producer.flush(timeout: .seconds(20))
         } catch {

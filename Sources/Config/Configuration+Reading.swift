@@ -9,8 +9,8 @@ extension Configuration {
         var top = section
         kafka = Kafka(top.section("kafka"), hostName: hostName)
         redis = Redis(top.section("redis"))
-        index = Index(top.section("index"))
         apps = App.readAll(&top)
+        index = Index(top.section("index"), apps: apps)
         lanes = top.value("lanes", default: .auto, "auto or a whole number from 1 to 64") { text in
             if text == "auto" { return .auto }
             return Int(text).flatMap { (1...64).contains($0) ? .count($0) : nil }
@@ -74,9 +74,10 @@ extension Configuration.Redis {
 }
 
 extension Configuration.Index {
-    fileprivate init(_ section: ConfigurationSection) {
+    fileprivate init(_ section: ConfigurationSection, apps: [Configuration.App]) {
         var section = section
         store = section.choice("store", default: .redis)
+        tables = Self.readTables(section.section("debezium"), apps: apps)
         section.finish()
     }
 }

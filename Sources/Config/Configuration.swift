@@ -67,6 +67,8 @@ public struct Configuration: Sendable {
 
         /// The store; default `redis`.
         public var store: Store
+        /// Tables whose change records are on the topic of devices under names that are not ours.
+        public var tables: [Table]
     }
 
     /// A Redis server.

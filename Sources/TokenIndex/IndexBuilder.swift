@@ -77,16 +77,18 @@ public final class IndexBuilder: Sendable {
     private let shared: BuilderSharing
     private let thread: LoopThread
 
-    /// Starts the thread. `makeWriter` runs on it; `report` is called on it.
+    /// Starts the thread. `makeWriter` runs on it; `report` is called on it. `tables` are those of
+    /// somebody else's whose change records are on `push.devices`.
     public init(
         name: String = "index", time: any TimeSource = SystemTime.shared,
+        tables: [RegistrationTable] = [],
         makeWriter: @escaping @Sendable (EventLoop) -> any IndexWriter,
         report: @escaping @Sendable (IndexBuilderEvent) -> Void
     ) throws(SystemError) {
         let mailbox = Mailbox<Message>(capacity: 2 * IndexLimits.recordsQueued)
         let shared = BuilderSharing()
         thread = try LoopThread.start(name: name, time: time) { loop in
-            let work = BuilderWork(loop, makeWriter(loop), shared, report)
+            let work = BuilderWork(loop, makeWriter(loop), tables, shared, report)
             mailbox.attach(to: loop) { work.received($0) }
         }
         self.mailbox = mailbox
@@ -160,6 +162,10 @@ private final class BuilderWork: IndexWriterDelegate {
         var topic: IndexTopic
         var position: TopicPosition
         var epoch: UInt64
+        /// Changes of the record that follow the one in progress.
+        var rest: ArraySlice<IndexChange> = []
+        /// The position that they are applied at: its timestamp is the one that the record means.
+        var applied: TopicPosition
     }
 
     private let loop: EventLoop
@@ -167,6 +173,7 @@ private final class BuilderWork: IndexWriterDelegate {
     private let shared: BuilderSharing
     private let report: @Sendable (IndexBuilderEvent) -> Void
     private let parser = JSONParser(maximumBytes: IndexLimits.recordBytes)
+    private let decoder: RegistrationDecoder
     private var epoch: UInt64 = 0
     private var items: [Item] = []
     private var nextItem = 0
@@ -179,10 +186,11 @@ private final class BuilderWork: IndexWriterDelegate {
     private lazy var renewTimer = LoopTimer { [unowned self] in renew() }
 
     init(
-        _ loop: EventLoop, _ writer: any IndexWriter, _ shared: BuilderSharing,
-        _ report: @escaping @Sendable (IndexBuilderEvent) -> Void
+        _ loop: EventLoop, _ writer: any IndexWriter, _ tables: [RegistrationTable],
+        _ shared: BuilderSharing, _ report: @escaping @Sendable (IndexBuilderEvent) -> Void
     ) {
         self.loop = loop
+        decoder = RegistrationDecoder(tables: tables)
         self.writer = writer
         self.shared = shared
         self.report = report
@@ -243,35 +251,45 @@ private final class BuilderWork: IndexWriterDelegate {
         let place = IndexTopicPartition(input.topic, input.position.partition)
         trackers[place, default: AppliedOffsets()].started(input.position.offset)
         nextTag += 1
-        running[nextTag] = Running(topic: input.topic, position: input.position, epoch: epoch)
+        let tag = nextTag
+        running[tag] = Running(
+            topic: input.topic, position: input.position, epoch: epoch, applied: input.position)
         do throws(RecordError) {
-            if let change = try decode(input) {
-                writer.apply(change, at: input.position, tag: nextTag)
-            } else {
-                settle(nextTag)
-            }
+            let (changes, timestamp) = try decode(input)
+            running[tag]?.rest = changes[...]
+            running[tag]?.applied.timestamp = timestamp
+            advance(tag)
         } catch {
             skipped += 1
             report(.unreadable(input.topic, input.position, error))
-            settle(nextTag)
+            settle(tag)
         }
     }
 
-    private func decode(_ input: IndexInput) throws(RecordError) -> IndexChange? {
+    /// Starts the record's next change, or settles it when there is none.
+    private func advance(_ tag: UInt64) {
+        guard let change = running[tag]?.rest.popFirst(), let position = running[tag]?.applied
+        else { return settle(tag) }
+        writer.apply(change, at: position, tag: tag)
+    }
+
+    private func decode(
+        _ input: IndexInput
+    ) throws(RecordError) -> (changes: [IndexChange], timestamp: Int64) {
+        let timestamp = input.position.timestamp
         let result = Self.lend(input.key) { key in
-            Self.lend(input.value) { value -> Result<IndexChange?, RecordError> in
+            Self.lend(input.value) { value -> Result<([IndexChange], Int64), RecordError> in
                 do throws(RecordError) {
                     switch input.topic {
                     case .devices:
+                        let decoded = try decoder.decode(
+                            key: key, value: value, timestamp: timestamp)
                         return .success(
-                            .registration(
-                                try RegistrationRecord.decode(
-                                    key: key, value: value, timestamp: input.position.timestamp,
-                                    parser: parser)))
+                            (decoded.records.map { .registration($0) }, decoded.timestamp))
                     case .invalidations:
                         let record = try InvalidationRecord.decode(
                             key: key, value: value, parser: parser)
-                        return .success(record.map { .invalidation($0) })
+                        return .success((record.map { [.invalidation($0)] } ?? [], timestamp))
                     }
                 } catch {
                     return .failure(error)
@@ -298,7 +316,7 @@ private final class BuilderWork: IndexWriterDelegate {
                 report(.refused(change.topic, change.position, text))
             }
         }
-        settle(tag)
+        advance(tag)
         pump()
     }
 

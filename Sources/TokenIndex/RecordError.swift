@@ -23,6 +23,10 @@ public enum RecordError: Error, Equatable, Sendable, CustomStringConvertible {
     case invalid(field: String, expected: String)
     /// A field names something this version does not know, e.g. a new gateway.
     case unknown(field: String)
+    /// The whole table was emptied; the record does not say which addresses are gone.
+    case truncated
+    /// A row was deleted and neither it nor its key says which address it was.
+    case deletedRowUnknown
 
     /// One line of text.
     public var description: String {
@@ -36,6 +40,10 @@ public enum RecordError: Error, Equatable, Sendable, CustomStringConvertible {
         case .missing(let field): "the field \"\(field)\" is missing"
         case .invalid(let field, let expected): "the field \"\(field)\" is not \(expected)"
         case .unknown(let field): "the value of \"\(field)\" is not known to this version"
+        case .truncated: "a TRUNCATE does not say which addresses are gone; use DELETE"
+        case .deletedRowUnknown:
+            "the deleted row does not say which address is gone; the table needs REPLICA IDENTITY "
+                + "FULL, or the address' columns in the record's key"
         }
     }
 }

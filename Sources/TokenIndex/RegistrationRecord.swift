@@ -30,11 +30,18 @@ public enum RegistrationRecord: Sendable {
             return .gone(id)
         }
         let reader = try RecordReader(value, parser)
+        return try registered(reader, id: try reader.addressID(key: key), timestamp)
+    }
+
+    /// The registration that a record's object or a row describes.
+    internal static func registered(
+        _ reader: RecordReader, id: AddressID, _ timestamp: Int64
+    ) throws(RecordError) -> RegistrationRecord {
         var fields = DeviceFields(
-            id: try reader.addressID(key: key),
+            id: id,
             userID: try reader.userID("user_id"),
             platform: try reader.text("platform", upTo: 64) ?? "",
-            gateway: try reader.known("gateway", Gateway.self),
+            gateway: try reader.gateway(),
             environment: .none,
             token: "",
             registeredAt: try reader.time("registered_at") ?? UnixMillis(max(timestamp, 0)))
@@ -47,8 +54,8 @@ public enum RegistrationRecord: Sendable {
     private static func readTarget(
         _ reader: RecordReader, into fields: inout DeviceFields
     ) throws(RecordError) {
-        if reader.member("environment") != nil {
-            fields.environment = try reader.known("environment", GatewayEnvironment.self)
+        if let environment = try reader.environment(of: fields.gateway) {
+            fields.environment = environment
         }
         if fields.gateway == .apns && fields.environment == .none {
             throw .invalid(field: "environment", expected: "production or sandbox, as APNs needs")
@@ -58,11 +65,27 @@ public enum RegistrationRecord: Sendable {
             fields.token = CanonicalToken.spell(try reader.required("token"), for: fields.gateway)
             return
         }
+        fields.vapidKeyID = try reader.text("vapid_key_id", upTo: 256)
+        // Tables often keep what the browser handed out, a whole subscription, as the token.
+        if reader.row != nil, let subscription = reader.document("token") {
+            try readSubscription(RecordReader(subscription), into: &fields)
+        } else {
+            try readSubscription(reader, into: &fields)
+        }
+    }
+
+    private static func readSubscription(
+        _ reader: RecordReader, into fields: inout DeviceFields
+    ) throws(RecordError) {
         let endpoint = try reader.text("endpoint")
         let target = if let endpoint { endpoint } else { try reader.required("token") }
         fields.token = CanonicalToken.spell(target, for: .webpush)
-        fields.vapidKeyID = try reader.text("vapid_key_id", upTo: 256)
-        guard let keys = reader.member("keys") else { throw .missing(field: "keys") }
+        if reader.row != nil, reader.member("keys") == nil {
+            fields.p256dh = try webPushKey(reader.member("p256dh"), "p256dh", bytes: 65)
+            fields.auth = try webPushKey(reader.member("auth"), "auth", bytes: 16)
+            return
+        }
+        guard let keys = reader.document("keys") else { throw .missing(field: "keys") }
         fields.p256dh = try webPushKey(keys["p256dh"], "keys.p256dh", bytes: 65)
         fields.auth = try webPushKey(keys["auth"], "keys.auth", bytes: 16)
     }
@@ -92,10 +115,11 @@ public enum RegistrationRecord: Sendable {
         fields.subscriptions = try reader.list("subscriptions")
         fields.optOuts = try reader.list("opt_outs")
         fields.capabilities = try reader.list("capabilities")
-        if let keys = reader.member("public_keys") {
+        if reader.member("public_keys") != nil {
+            let keys = reader.document("public_keys")
             let writer = ByteWriter()
-            keys.writeCompact(to: writer)
-            guard keys.isArray, writer.count <= IndexLimits.fieldBytes else {
+            keys?.writeCompact(to: writer)
+            guard let keys, keys.isArray, writer.count <= IndexLimits.fieldBytes else {
                 throw .invalid(
                     field: "public_keys",
                     expected: "a list of at most \(IndexLimits.fieldBytes) bytes")

@@ -54,6 +54,56 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
         #expect(try fcm.serviceAccount.read().exposed == "{}")
     }
 
+    @Test func `tables of registrations can be described`() throws {
+        let configuration = try parse(
+            minimal + """
+                index:
+                  debezium:
+                    device_registrations:
+                    crm.phones:
+                      app: shop
+                      environment: sandbox
+                      gateways: {IOS: apns, ANDROID: fcm}
+                      columns: {token: fcm_token, instance: , user_id: owner}
+
+                """)
+        let tables = configuration.index.tables
+        #expect(tables.map(\.name) == ["device_registrations", "crm.phones"])
+        #expect(tables[0].app == "shop" && tables[0].environment == .production)
+        #expect(tables[0].gateways == nil && tables[0].columns.isEmpty)
+        #expect(tables[1].environment == .sandbox)
+        #expect(tables[1].gateways == ["IOS": .apns, "ANDROID": .fcm])
+        let columns: [String: String?] = [
+            "token": "fcm_token", "instance": nil, "user_id": "owner",
+        ]
+        #expect(tables[1].columns == columns)
+    }
+
+    @Test func `a table of registrations is checked`() {
+        let found = faults(
+            minimal + """
+                index:
+                  debezium:
+                    phones:
+                      app: shopp
+                      environment: none
+                      gateways: {ios: apple}
+                      columns: {tokn: a}
+                      colums: {}
+
+                """)
+        #expect(found.count == 5)
+        for text in [
+            "index.debezium.phones.app: shopp is not one of apps",
+            "index.debezium.phones.environment: expected production or sandbox",
+            "index.debezium.phones.gateways.ios: expected one of apns, fcm, webpush, expo",
+            "columns.tokn: no field of an address; did you mean \"token\"?",
+            "colums: unknown key; did you mean \"columns\"?",
+        ] {
+            #expect(found.contains { $0.contains(text) }, "\(text) in \(found)")
+        }
+    }
+
     @Test func `everything can be said`() throws {
         let configuration = try parse(
             """

@@ -150,6 +150,30 @@ private func device(_ install: String, _ user: String, _ token: String, _ time: 
         try topics.run(builder) { _ in index.addressCount == 0 }
     }
 
+    @Test func `applies a row that became another address as two changes of one record`() throws {
+        let index = InMemoryTokenIndex()
+        let topics = Topics()
+        func row(_ install: String, _ time: Int) -> String {
+            device(install, "u", "t", time)
+        }
+        topics.append(.devices, #"{"id":1}"#, #"{"op":"c","before":null,"after":\#(row("i1", 1))}"#)
+        topics.append(.devices, #"{"id":1}"#, #"{"op":"t"}"#)
+        topics.append(
+            .devices, #"{"id":1}"#,
+            #"{"op":"u","before":\#(row("i1", 1)),"after":\#(row("i2", 2))}"#)
+        topics.append(.devices, #"{"id":1}"#, nil)
+        let builder = try IndexBuilder(
+            makeWriter: { _ in index.writer() }, report: { topics.heard($0) })
+        defer { builder.stop() }
+        builder.assign(Self.partitions, of: 2)
+        try topics.run(builder) { $0.completions == 1 }
+        let found = index.addresses(app: "app", userID: "u").addresses
+        #expect(found.map(\.addressID) == ["app/i2"])
+        try topics.run(builder) { _ in builder.progress.applied == 3 }
+        #expect(builder.progress.positions.map(\.nextOffset).max() == 4)
+        #expect(builder.progress.skipped == 1)
+    }
+
     @Test func `refuses batches while enough is waiting and says when there is room`() throws {
         let server = try RedisServer()
         let store = try RedisStore(server: server)

@@ -20,6 +20,8 @@ internal struct IndexFeedSettings: Sendable {
     var devices: String
     /// The topic with verdicts.
     var invalidations: String
+    /// Tables of somebody else's whose change records are on the topic with addresses.
+    var tables: [RegistrationTable] = []
     /// The group that elects the writer; nil for a store that no other process sees.
     var election: GroupConfiguration?
 }
@@ -36,10 +38,9 @@ internal final class IndexFeed: Sendable {
         makeWriter: @escaping @Sendable (EventLoop) -> any IndexWriter, registry: MetricsRegistry,
         log: Log
     ) throws(Failure) {
-        let state = IndexFeedState()
+        let state = IndexFeedState(registry)
         self.state = state
         state.isWriter.store(settings.election == nil, ordering: .releasing)
-        state.register(registry)
         do throws(KafkaError) {
             election = try settings.election.map { group throws(KafkaError) in
                 let handler = WriterElection(state, log: log)
@@ -83,13 +84,22 @@ internal final class IndexFeedState: Sendable {
     /// Tickets of a revocation, answered when the thread has stopped writing.
     let tickets = Mutex<[RevokeTicket]>([])
     let lagMillis = Atomic<Int64>(0)
+    /// Records that were not readable or could not be stored.
+    let skipped: Counter
     private let turn = Atomic<Int64>(SystemTime.shared.monotonic.nanos)
+
+    init(_ registry: MetricsRegistry) {
+        skipped = registry.counter(
+            "bugle_index_records_skipped_total",
+            help: "Records of the index's topics that are not readable or cannot be stored.")
+        register(registry)
+    }
 
     var lastTurn: MonotonicTime { MonotonicTime(nanos: turn.load(ordering: .relaxed)) }
 
     func beat() { turn.store(SystemTime.shared.monotonic.nanos, ordering: .relaxed) }
 
-    func register(_ registry: MetricsRegistry) {
+    private func register(_ registry: MetricsRegistry) {
         registry.gauge(
             "bugle_index_writer", help: "1 when this process writes the token index."
         ) { [self] in isWriter.load(ordering: .relaxed) ? 1 : 0 }

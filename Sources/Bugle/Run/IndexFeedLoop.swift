@@ -107,7 +107,9 @@ internal final class IndexFeedLoop {
         retryAt = now + Self.retryInterval
         do throws(SystemError) {
             let orders = orders
-            let builder = try IndexBuilder(makeWriter: makeWriter) { orders.add($0) }
+            let builder = try IndexBuilder(
+                tables: settings.tables, makeWriter: makeWriter
+            ) { orders.add($0) }
             guard let partitions = partitions() else { return builder.stop() }
             builder.assign(partitions, of: partitions.count)
             self.builder = builder
@@ -207,6 +209,7 @@ internal final class IndexFeedLoop {
     }
 
     private func skipped(_ topic: IndexTopic, _ position: TopicPosition, _ reason: String) {
+        state.skipped.add()
         faults.warning(
             "a record of the index's topics is skipped",
             [

@@ -8,6 +8,7 @@ internal import Kafka
 internal import Pipeline
 internal import Synchronization
 internal import Telemetry
+internal import TokenIndex
 
 /// The parts of a process, started and stopped as one. Every method may be called from any thread.
 internal final class PushService: Sendable {
@@ -105,7 +106,9 @@ internal final class PushService: Sendable {
         return try IndexFeed(
             IndexFeedSettings(
                 kafka: kafka, devices: configuration.kafka.topics.devices,
-                invalidations: configuration.kafka.topics.invalidations, election: election),
+                invalidations: configuration.kafka.topics.invalidations,
+                tables: configuration.index.tables.map(RegistrationTable.init),
+                election: election),
             makeWriter: { store.writer(on: $0) }, registry: registry, log: log.named("index"))
     }
 

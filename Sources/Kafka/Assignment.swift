@@ -11,6 +11,9 @@ public struct PartitionAssignment: Sendable {
     public let epoch: Epoch
     /// The offset reading starts at; nil when none is committed and the start policy decides.
     public let startOffset: Int64?
+    /// Offsets above `startOffset` that an earlier assignment has finished. Their records come
+    /// again and must only be completed, without any record of their own.
+    public let finished: OffsetRuns
     /// What the group has committed; below `startOffset` when the last commit was refused.
     let committedOffset: Int64?
     /// Where the records come from; hand it to the lane that will own the partition.

@@ -3,6 +3,8 @@
 // An event is settled when all its records are delivered. The commit point of a partition is the
 // lower of two offsets: the lane's newest floor, below which nothing is open in the lane, and the
 // lowest offset whose records are not delivered yet. Everything below it is finished and delivered.
+// What is finished and delivered above it is kept too: it travels with the commit, so that the next
+// owner does not do it again.
 
 /// The committer's books. A value; confined to the committer's thread.
 struct CommitLedger {
@@ -11,14 +13,23 @@ struct CommitLedger {
         var epoch: Epoch
         var place: TopicPartition
         var offset: Int64
+        /// What is settled above the offset.
+        var finished = OffsetRuns()
+        /// How often that set had grown.
+        var growth: UInt64 = 0
     }
 
-    private struct Partition {
+    fileprivate struct Partition {
         var epoch: Epoch
         var place: TopicPartition
         var group: Int
         var floor: Int64?
         var unsettled = 0
+        /// Settled offsets, without those that a commit point covers.
+        var finished: OffsetRuns
+        /// How often `finished` grew, and how often it had when it was last committed.
+        var growth: UInt64 = 0
+        var committedGrowth: UInt64 = 0
         /// What the broker is known to hold.
         var committed: Int64
         /// What was asked for and not answered.
@@ -30,6 +41,7 @@ struct CommitLedger {
         var remaining: Int32
         var epoch: Epoch
         var offset: Int64
+        var first: Int64
     }
 
     private var partitions: [Partition?] = []
@@ -39,12 +51,15 @@ struct CommitLedger {
     private var free: [Int32] = []
 
     /// Starts the books of an assignment. `committed` is what the group had committed; `floor`,
-    /// when known, is an offset below which everything is finished and delivered already.
+    /// when known, is an offset below which everything is finished and delivered already, and
+    /// `finished` are such offsets above it.
     mutating func open(
-        _ epoch: Epoch, _ place: TopicPartition, group: Int, committed: Int64?, floor: Int64? = nil
+        _ epoch: Epoch, _ place: TopicPartition, group: Int, committed: Int64?, floor: Int64? = nil,
+        finished: OffsetRuns = OffsetRuns()
     ) {
         let partition = Partition(
-            epoch: epoch, place: place, group: group, floor: floor, committed: committed ?? -1)
+            epoch: epoch, place: place, group: group, floor: floor, finished: finished,
+            committed: committed ?? -1)
         if let slot = partitions.firstIndex(where: { $0 == nil }) {
             partitions[slot] = partition
             indexOf[epoch] = slot
@@ -65,12 +80,20 @@ struct CommitLedger {
     func isOpen(_ epoch: Epoch) -> Bool { indexOf[epoch] != nil }
 
     /// Notes a finished event with `records` undelivered records. Returns its entry, or nil when
-    /// nothing has to be settled: no records, or an assignment that is over.
-    mutating func post(_ epoch: Epoch, offset: Int64, records: Int32) -> Int32? {
-        guard records > 0, let index = indexOf[epoch] else { return nil }
+    /// nothing has to be settled: no records, or an assignment that is over. `first` is the lowest
+    /// offset of the hole below the event's.
+    mutating func post(
+        _ epoch: Epoch, offset: Int64, first: Int64? = nil, records: Int32
+    ) -> Int32? {
+        guard let index = indexOf[epoch] else { return nil }
+        let first = first ?? offset
+        guard records > 0 else {
+            finish(index, first, offset)
+            return nil
+        }
         partitions[index]?.unsettled += 1
         let entry = Entry(
-            partition: Int32(index), remaining: records, epoch: epoch, offset: offset)
+            partition: Int32(index), remaining: records, epoch: epoch, offset: offset, first: first)
         if let slot = free.popLast() {
             entries[Int(slot)] = entry
             return slot
@@ -93,8 +116,17 @@ struct CommitLedger {
         entries[slot].remaining -= 1
         guard entries[slot].remaining == 0 else { return }
         let index = Int(entries[slot].partition)
-        if partitions[index]?.epoch == entries[slot].epoch { partitions[index]?.unsettled -= 1 }
+        if partitions[index]?.epoch == entries[slot].epoch {
+            partitions[index]?.unsettled -= 1
+            finish(index, entries[slot].first, entries[slot].offset)
+        }
         free.append(entry)
+    }
+
+    private mutating func finish(_ index: Int, _ first: Int64, _ offset: Int64) {
+        if partitions[index]?.finished.insert(first, upTo: offset + 1) == true {
+            partitions[index]?.growth += 1
+        }
     }
 
     /// The number of events of an assignment that wait for delivery.
@@ -109,9 +141,9 @@ struct CommitLedger {
         return offset
     }
 
-    /// An offset below which everything is finished and delivered, when it is further than what is
-    /// committed: a fact that a refused commit does not change.
-    func uncommittedPoint(_ epoch: Epoch) -> (place: TopicPartition, offset: Int64)? {
+    /// What is finished and delivered and not committed: a fact that a refused commit does not
+    /// change.
+    func uncommittedPoint(_ epoch: Epoch) -> Point? {
         guard let index = indexOf[epoch], let partition = partitions[index],
             let floor = partition.floor
         else { return nil }
@@ -119,11 +151,12 @@ struct CommitLedger {
         for entry in entries where entry.remaining > 0 && entry.epoch == epoch {
             point = min(point, entry.offset)
         }
-        return point > partition.committed ? (partition.place, point) : nil
+        return partition.point(at: point)
     }
 
-    /// What can be committed for a group and is not yet: always further than before, never while
-    /// an earlier request of the partition is open. Cost: events in flight plus partitions.
+    /// What can be committed for a group and is not yet: always further than before, or at the same
+    /// point with more finished above it; never while an earlier request of the partition is open.
+    /// Cost: events in flight plus partitions.
     func due(group: Int) -> [Point] {
         // Lowest offset of each partition whose records are not delivered.
         var lowest = [Int64](repeating: .max, count: partitions.count)
@@ -138,9 +171,7 @@ struct CommitLedger {
             guard let partition = slot, partition.group == group, partition.requested == nil,
                 let floor = partition.floor
             else { continue }
-            let point = min(floor, lowest[index])
-            guard point > partition.committed else { continue }
-            points.append(Point(epoch: partition.epoch, place: partition.place, offset: point))
+            if let point = partition.point(at: min(floor, lowest[index])) { points.append(point) }
         }
         return points
     }
@@ -155,6 +186,21 @@ struct CommitLedger {
     mutating func answered(_ point: Point, committed: Bool) {
         guard let index = indexOf[point.epoch], let known = partitions[index] else { return }
         partitions[index]?.requested = nil
-        if committed { partitions[index]?.committed = max(known.committed, point.offset) }
+        guard committed else { return }
+        partitions[index]?.committed = max(known.committed, point.offset)
+        partitions[index]?.committedGrowth = max(known.committedGrowth, point.growth)
+        partitions[index]?.finished.removeBelow(point.offset)
+    }
+}
+
+extension CommitLedger.Partition {
+    /// What a commit at `offset` would say; nil when the broker knows it already.
+    fileprivate func point(at offset: Int64) -> CommitLedger.Point? {
+        var above = finished
+        above.removeBelow(offset)
+        let tellsMore = growth > committedGrowth && !above.isEmpty
+        guard offset > committed || offset == committed && tellsMore else { return nil }
+        return CommitLedger.Point(
+            epoch: epoch, place: place, offset: offset, finished: above, growth: growth)
     }
 }

@@ -105,7 +105,9 @@ final class CommitterSession {
         for index in batch.events.indices {
             let event = batch.events[index]
             batch.events[index].entry =
-                ledger.post(event.epoch, offset: event.offset, records: event.records) ?? -1
+                ledger.post(
+                    event.epoch, offset: event.offset, first: event.first, records: event.records)
+                ?? -1
         }
         for (epoch, floor) in batch.floors { ledger.raiseFloor(epoch, to: floor) }
         isDirty = isDirty || !batch.floors.isEmpty
@@ -120,7 +122,8 @@ final class CommitterSession {
                 groupOf[partition.epoch] = group
                 ledger.open(
                     partition.epoch, partition.place, group: group,
-                    committed: partition.committedOffset, floor: partition.startOffset)
+                    committed: partition.committedOffset, floor: partition.startOffset,
+                    finished: partition.finished)
             }
         } catch {
             settings.onEvent?(.commitFailed(error, partitions: partitions.count))
@@ -129,7 +132,7 @@ final class CommitterSession {
 
     private func remember(_ epoch: Epoch, at now: MonotonicTime) {
         guard let group = groupOf[epoch], let point = ledger.uncommittedPoint(epoch) else { return }
-        commits.consumer(of: group).noteFinished(point.place, below: point.offset, at: now)
+        commits.consumer(of: group).noteFinished(point, at: now)
     }
 
     private func close(_ epochs: [Epoch]) {

@@ -39,16 +39,38 @@ public final class Consumer: Sendable {
         return offsets
     }
 
-    /// The text stored beside each committed offset.
-    public func committedMetadata(
+    /// What the group has committed for a partition.
+    public struct Committed: Sendable, Equatable {
+        /// The lowest offset that is not finished.
+        public var offset: Int64
+        /// Offsets above it that are finished.
+        public var finished = OffsetRuns()
+        /// Whoever committed it: the `commitMetadata` of its group settings.
+        public var name = ""
+        /// Tells one commit of a transactional process from another.
+        var attempt = ""
+    }
+
+    /// What the group has committed, with what is finished above it; a partition without a
+    /// committed offset is left out.
+    public func committedState(
         _ places: [TopicPartition], timeout: TimeSpan
-    ) throws(KafkaError) -> [TopicPartition: String] {
+    ) throws(KafkaError) -> [TopicPartition: Committed] {
         let list = try committed(places, timeout: timeout)
-        var notes: [TopicPartition: String] = [:]
-        for element in list.elements where element.error == nil && element.offset >= 0 {
-            notes[element.place] = element.metadata
+        var states: [TopicPartition: Committed] = [:]
+        for element in list.elements {
+            // Without its answer a partition may have been finished further than is known.
+            if let error = element.error { throw error }
+            guard element.offset >= 0 else { continue }
+            var state = Committed(offset: element.offset)
+            if let note = CommitNote(element.metadata, at: element.offset) {
+                state.finished = note.finished
+                state.name = note.name
+                state.attempt = note.attempt
+            }
+            states[element.place] = state
         }
-        return notes
+        return states
     }
 
     private func committed(
@@ -68,25 +90,25 @@ public final class Consumer: Sendable {
         try client.watermarks(place, timeout: timeout)
     }
 
-    /// Notes that everything of a partition below `offset` is delivered although the group's commit
-    /// of it was refused. Brokers may refuse the last commit before an eager rebalance, and
-    /// librdkafka then calls the assignment lost; when the partition comes straight back, nothing
-    /// of it needs to be done twice.
-    func noteFinished(_ place: TopicPartition, below offset: Int64, at now: MonotonicTime) {
-        finished.withLock { $0[place] = Finished(offset: offset, at: now) }
+    /// Notes that everything of a partition below a point, and some above it, is delivered although
+    /// the group's commit of it was refused. Brokers may refuse the last commit before an eager
+    /// rebalance, and librdkafka then calls the assignment lost; when the partition comes straight
+    /// back, nothing of it needs to be done twice.
+    func noteFinished(_ point: CommitLedger.Point, at now: MonotonicTime) {
+        finished.withLock { $0[point.place] = Finished(point: point, at: now) }
     }
 
     /// Takes that note back, when it is recent. An old one might hide that somebody has set the
     /// group's offsets back on purpose.
-    func takeFinished(_ place: TopicPartition, at now: MonotonicTime) -> Int64? {
+    func takeFinished(_ place: TopicPartition, at now: MonotonicTime) -> CommitLedger.Point? {
         guard let note = finished.withLock({ $0.removeValue(forKey: place) }),
             now - note.at < Limits.finishedMemory
         else { return nil }
-        return note.offset
+        return note.point
     }
 
     private struct Finished: Sendable {
-        var offset: Int64
+        var point: CommitLedger.Point
         var at: MonotonicTime
     }
 

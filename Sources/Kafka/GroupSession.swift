@@ -10,6 +10,8 @@ internal import Synchronization
 final class GroupSession {
     /// A rebalance that is being answered in steps.
     private enum Step {
+        /// Partitions that came are looked up: what is committed, and what is finished above it.
+        case lookingUp([TopicPartition])
         /// Lanes finish what is in flight.
         case draining([PartitionAssignment], RevokeTicket)
         /// The committer delivers and commits, or settles the last commit of lost partitions.
@@ -75,6 +77,7 @@ final class GroupSession {
         let now = time.monotonic
         var limit = Limits.groupPoll
         switch step {
+        case .lookingUp: limit = min(limit, Limits.committedLookUpPause)
         case .draining(_, let ticket): limit = min(limit, ticket.deadline - now)
         case .committing(_, _, let deadline): limit = min(limit, deadline - now)
         case nil: break
@@ -101,6 +104,7 @@ final class GroupSession {
     /// Takes the rebalance in hand as far as time and tickets allow.
     private func advance() {
         switch step {
+        case .lookingUp(let places): lookUp(places)
         case .draining(let partitions, let ticket):
             let deadline = min(ticket.deadline, drainLimitWhenStopping ?? .distantFuture)
             guard ticket.isFinished || time.monotonic >= deadline else { return }
@@ -124,7 +128,8 @@ final class GroupSession {
             return
         }
         switch rd_kafka_event_error(event) {
-        case RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS: assign(PartitionList(copying: raw))
+        case RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS:
+            lookUp(PartitionList.elements(of: raw).map(\.place))
         case RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS:
             revoke(PartitionList.elements(of: raw).map(\.place))
         case let code:
@@ -143,25 +148,38 @@ final class GroupSession {
 // MARK: - Partitions that come
 
 extension GroupSession {
-    private func assign(_ list: consuming PartitionList) {
-        let places = list.elements.map(\.place)
-        let committed = lookUp(places)
+    /// Nothing is read before it is known what is finished: the client's own look-up of offsets
+    /// would find the commit point and not what is finished above it. The coordinator that does
+    /// not answer would answer no commit either. A newer rebalance, or the end, ends the attempts.
+    private func lookUp(_ places: [TopicPartition]) {
+        do throws(KafkaError) {
+            let committed =
+                places.isEmpty
+                ? [:] : try consumer.committedState(places, timeout: Limits.committedLookUp)
+            step = nil
+            assign(places, committed)
+        } catch {
+            handler.groupError(error)
+            step = .lookingUp(places)
+            guard !waiting.isEmpty || control.stopDeadline != nil else { return }
+            step = nil
+            if let error = tellClient(PartitionList(), assigned: true) { handler.groupError(error) }
+        }
+    }
+
+    private func assign(
+        _ places: [TopicPartition], _ committed: [TopicPartition: Consumer.Committed]
+    ) {
+        let list = PartitionList(capacity: places.count)
         var assignments: [PartitionAssignment] = []
-        for (index, place) in places.enumerated() {
+        for place in places {
             do throws(KafkaError) {
-                let queue = try consumer.detachedQueue(of: place)
-                let epoch = AssignmentTable.nextEpoch()
-                let cell = consumer.cell(of: place)
-                let stored = committed?[place]
-                let finished = consumer.takeFinished(place, at: time.monotonic)
-                let start = [stored, committed == nil ? nil : finished].compactMap { $0 }.max()
-                list.setOffset(start ?? fallbackOffset(knowsCommitted: committed != nil), at: index)
-                assignments.append(
-                    PartitionAssignment(
-                        place: place, epoch: epoch, startOffset: start, committedOffset: stored,
-                        queue: PartitionQueue(place, epoch: epoch, queue: queue, cell: cell)))
+                let assignment = try makeAssignment(of: place, committed[place])
+                list.add(place, offset: assignment.startOffset ?? startWithoutOffset)
+                assignments.append(assignment)
             } catch {
                 handler.groupError(error)
+                list.add(place, offset: Int64(RD_KAFKA_OFFSET_STORED))
             }
         }
         for assignment in assignments {
@@ -179,20 +197,24 @@ extension GroupSession {
         handler.assigned(assignments.sorted { $0.place < $1.place })
     }
 
-    /// The committed offsets; nil when the coordinator did not answer in time, and librdkafka must
-    /// look them up itself.
-    private func lookUp(_ places: [TopicPartition]) -> [TopicPartition: Int64]? {
-        guard !places.isEmpty else { return [:] }
-        do throws(KafkaError) {
-            return try consumer.committedOffsets(places, timeout: Limits.committedLookUp)
-        } catch {
-            handler.groupError(error)
-            return nil
-        }
+    private func makeAssignment(
+        of place: TopicPartition, _ committed: Consumer.Committed?
+    ) throws(KafkaError) -> PartitionAssignment {
+        let queue = try consumer.detachedQueue(of: place)
+        let epoch = AssignmentTable.nextEpoch()
+        let cell = consumer.cell(of: place)
+        let noted = consumer.takeFinished(place, at: time.monotonic)
+        let start = [committed?.offset, noted?.offset].compactMap { $0 }.max()
+        var finished = committed?.finished ?? OffsetRuns()
+        if let noted { finished.formUnion(noted.finished) }
+        if let start { finished.removeBelow(start) }
+        return PartitionAssignment(
+            place: place, epoch: epoch, startOffset: start, finished: finished,
+            committedOffset: committed?.offset,
+            queue: PartitionQueue(place, epoch: epoch, queue: queue, cell: cell))
     }
 
-    private func fallbackOffset(knowsCommitted: Bool) -> Int64 {
-        guard knowsCommitted else { return Int64(RD_KAFKA_OFFSET_STORED) }
+    private var startWithoutOffset: Int64 {
         switch consumer.group.start {
         case .earliest: return Int64(RD_KAFKA_OFFSET_BEGINNING)
         case .latest: return Int64(RD_KAFKA_OFFSET_END)

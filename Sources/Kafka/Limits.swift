@@ -43,6 +43,8 @@ enum Limits {
     static let groupPoll = TimeSpan.milliseconds(500)
     /// Time for the look-up of committed offsets when partitions are assigned.
     static let committedLookUp = TimeSpan.seconds(5)
+    /// Pause between two such look-ups when one failed.
+    static let committedLookUpPause = TimeSpan.milliseconds(200)
     /// Time for the last commit of partitions that leave.
     static let revokeCommit = TimeSpan.seconds(5)
     /// Time kept back from a stop for the last commit and for leaving the group.
@@ -53,6 +55,18 @@ enum Limits {
     static let finishedMemory = TimeSpan.minutes(1)
     /// Time kept back from a flush for the commit itself.
     static let flushCommitReserve = TimeSpan.seconds(1)
+    /// Bytes of text for the map of finished offsets in a commit's metadata. Brokers take 4096 in
+    /// all unless told otherwise (`offset.metadata.max.bytes`).
+    static let offsetMapBytes = 4000
+    /// Bytes of the name beside the map.
+    static let commitNameBytes = 32
+    /// How far above the commit point a map may speak of an offset.
+    static let offsetMapReach: Int64 = 1 << 40
+    /// A lane reads no further in a partition while the newest event is so far ahead of the oldest
+    /// open one and it keeps so many events between them. Either alone bounds the map: an eighth of
+    /// a byte for each offset, or some bytes for each event where offsets have large holes.
+    static let offsetWindow: Int64 = 20_000
+    static let offsetWindowEvents = 256
     /// Messages taken from a partition queue before their records are handed out.
     static let consumeChunk = 256
     /// How long a thread that was told to stop is waited for beyond its own deadline.

@@ -61,8 +61,9 @@ final class OffsetCommits {
             guard !asked.isEmpty else { return }
             let list = PartitionList(capacity: asked.count)
             for point in asked {
+                let note = CommitNote(finished: point.finished, name: consumer.group.commitMetadata)
                 list.add(
-                    point.place, offset: point.offset, metadata: consumer.group.commitMetadata)
+                    point.place, offset: point.offset, metadata: note.text(at: point.offset) ?? "")
             }
             let code = rd_kafka_commit_queue(
                 consumer.client.pointer, list.pointer, groups[group].answers.pointer, nil, nil)

@@ -51,6 +51,8 @@ public final class OutboxBatch: @unchecked Sendable {
     struct Event {
         var epoch: Epoch
         var offset: Int64
+        /// The lowest offset of the hole below it, see `PartitionLedger.Completion`.
+        var first: Int64
         var records: Int32
         /// The committer's handle for the event; -1 when no offset waits for it.
         var entry: Int32 = -1
@@ -125,13 +127,14 @@ public final class OutboxBatch: @unchecked Sendable {
     }
 
     /// Closes an event: every record added since the last one belongs to it, and its offset counts
-    /// as done when all of them are delivered. `floor` is what `PartitionLedger.complete` returned.
-    /// An event may have no record at all.
-    public func completeEvent(epoch: Epoch, offset: Int64, floor: Int64) {
+    /// as done when all of them are delivered. An event may have no record at all.
+    public func completeEvent(epoch: Epoch, _ completion: PartitionLedger.Completion) {
         events.append(
-            Event(epoch: epoch, offset: offset, records: Int32(records.count - firstOpenRecord)))
+            Event(
+                epoch: epoch, offset: completion.offset, first: completion.first,
+                records: Int32(records.count - firstOpenRecord)))
         firstOpenRecord = records.count
-        raiseFloor(of: epoch, to: floor)
+        raiseFloor(of: epoch, to: completion.floor)
     }
 
     /// Says that no offset depends on the records added since the last event.

@@ -17,6 +17,24 @@ public struct PartitionLedger: ~Copyable {
     /// The number of offsets begun and not completed.
     public private(set) var openCount = 0
 
+    /// What completing an offset means for those around it.
+    public struct Completion: Sendable, Equatable {
+        /// The completed offset.
+        public let offset: Int64
+        /// The lowest offset of the hole right below it; the offset itself where there is none.
+        /// Nothing was ever read from the hole, and nothing will be.
+        public let first: Int64
+        /// The lowest incomplete offset after it.
+        public let floor: Int64
+
+        /// A completion.
+        public init(offset: Int64, first: Int64? = nil, floor: Int64) {
+            self.offset = offset
+            self.first = first ?? offset
+            self.floor = floor
+        }
+    }
+
     /// An empty ledger with room for `capacity` offsets before it grows.
     public init(capacity: Int = 256) {
         var size = 16
@@ -37,6 +55,10 @@ public struct PartitionLedger: ~Copyable {
     /// The newest offset that was begun; -1 before the first.
     public var newest: Int64 { highestBegun }
 
+    /// Whether more may be begun: what is finished above the floor must fit the metadata of a
+    /// commit.
+    public var hasRoom: Bool { span < Limits.offsetWindow || count < Limits.offsetWindowEvents }
+
     /// Notes that work on `offset` started. False when the offset is not above all begun before:
     /// such a record was seen already and must not be worked on again.
     public mutating func begin(_ offset: Int64) -> Bool {
@@ -49,20 +71,22 @@ public struct PartitionLedger: ~Copyable {
         return true
     }
 
-    /// Notes that `offset` is done and returns the floor after it. Completing an offset twice, or
+    /// Notes that `offset` is done and returns what follows from it. Completing an offset twice, or
     /// one that was never begun, is a fault of the caller and stops the process.
-    public mutating func complete(_ offset: Int64) -> Int64 {
+    public mutating func complete(_ offset: Int64) -> Completion {
         guard let place = place(of: offset), ring[place] & 1 == 0 else {
             preconditionFailure("completed an offset that is not open")
         }
         ring[place] |= 1
         openCount -= 1
+        let mask = ring.count - 1
+        let first = place == head ? offset : (ring[(place + mask) & mask] >> 1) + 1
         while count > 0, ring[head] & 1 == 1 {
             settled = (ring[head] >> 1) + 1
-            head = (head + 1) & (ring.count - 1)
+            head = (head + 1) & mask
             count -= 1
         }
-        return floor ?? offset + 1
+        return Completion(offset: offset, first: first, floor: floor ?? offset + 1)
     }
 
     /// True while `offset` is begun and not completed.

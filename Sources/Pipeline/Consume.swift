@@ -34,14 +34,19 @@ extension Lane {
         guard !partitions.isEmpty, !isDraining else { return }
         var budget = settings.recordsPerTurn
         var idle = 0
+        var isHeldBack = false
         while budget > 0, idle < partitions.count {
             guard hasRoom else { return rereadSoon() }
             nextPartition = (nextPartition + 1) % partitions.count
             let partition = partitions[nextPartition]
-            let count = partition.isReading ? read(partition, atMost: min(budget, 32)) : 0
+            // One event that takes long must not let the others run ahead without end.
+            isHeldBack = isHeldBack || !partition.ledger.hasRoom
+            let mayRead = partition.isReading && partition.ledger.hasRoom
+            let count = mayRead ? read(partition, atMost: min(budget, 32)) : 0
             idle = count == 0 ? idle + 1 : 0
             budget -= count
         }
+        if isHeldBack { rereadSoon() }
         if budget == 0 {
             mayHaveRecords = true
             flushAtEndOfTurn()
@@ -58,10 +63,22 @@ extension Lane {
     private func read(_ partition: AssignedPartition, atMost limit: Int) -> Int {
         partition.queue.consume(max: limit) { record in
             guard partition.ledger.begin(record.offset) else { return }
+            if partition.wasFinished(record.offset) {
+                return pass(over: record.offset, of: partition)
+            }
             partition.openEvents += 1
             metrics.events.add(1)
             take(record, from: partition)
         }
+    }
+
+    /// An event that an earlier owner finished while one before it was open: its results are
+    /// written, and nothing of it is done again.
+    private func pass(over offset: Int64, of partition: AssignedPartition) {
+        metrics.alreadyFinished.add(1)
+        outbox.completeEvent(
+            epoch: partition.assignment.epoch, partition.ledger.complete(offset))
+        flushAtEndOfTurn()
     }
 
     private func take(_ record: borrowing KafkaRecord, from partition: AssignedPartition) {

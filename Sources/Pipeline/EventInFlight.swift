@@ -15,6 +15,9 @@ internal final class AssignedPartition {
     /// What the results of all its events have in common.
     let resultMembers: ByteWriter
     var ledger = PartitionLedger()
+    /// What an earlier owner finished and this one has not come to yet.
+    private var finishedBefore: OffsetRuns
+    private let startOffset: Int64
     /// Events read and not completed.
     var openEvents = 0
     /// Whether new records are read; false from the first word of a revocation.
@@ -28,10 +31,20 @@ internal final class AssignedPartition {
         self.assignment = assignment
         self.queue = assignment.queue
         self.eventClass = eventClass
+        finishedBefore = assignment.finished
+        startOffset = assignment.startOffset ?? 0
         resultMembers = ResultRecord.partitionMembers(
             topic: assignment.place.topic, partition: assignment.place.partition,
             eventClass: eventClass, configurationHash: settings.configurationHash,
             replica: settings.replica)
+    }
+
+    /// Whether an earlier owner finished the event at `offset`. Call it for rising offsets.
+    func wasFinished(_ offset: Int64) -> Bool {
+        guard let end = finishedBefore.end else { return false }
+        // Somebody set the group back, or the topic is a new one: what was finished is another's.
+        if offset < startOffset || offset >= end { finishedBefore = OffsetRuns() }
+        return finishedBefore.contains(offset)
     }
 }
 

@@ -8,6 +8,7 @@ internal import Telemetry
 /// What a lane counts.
 internal final class LaneMetrics {
     let events: Counter
+    let alreadyFinished: Counter
     let misrouted: Counter
     let invalidations: Counter
     let eventsInFlight: Gauge
@@ -22,6 +23,9 @@ internal final class LaneMetrics {
     init(_ registry: MetricsRegistry) {
         events = registry.counter(
             "bugle_events_consumed_total", help: "Records read from the events topics.")
+        alreadyFinished = registry.counter(
+            "bugle_events_already_finished_total",
+            help: "Records passed over because an earlier owner of the partition finished them.")
         misrouted = registry.counter(
             "bugle_events_misrouted_total",
             help: "Records whose partition is not murmur2 of their user, extrapolated from 1 in 16."

@@ -98,9 +98,9 @@ extension Lane {
     private func finish(_ event: EventInFlight) {
         guard let partition = event.partition else { return }
         if !partition.isLost {
-            let floor = partition.ledger.complete(event.position.offset)
             outbox.completeEvent(
-                epoch: partition.assignment.epoch, offset: event.position.offset, floor: floor)
+                epoch: partition.assignment.epoch,
+                partition.ledger.complete(event.position.offset))
         }
         recordBytes -= event.recordBytes
         for target in event.targets { targets.give(target) }

@@ -142,7 +142,7 @@ import Testing
         #expect(member.stop())
         let asker = try Consumer(broker.configuration, group: settings)
         let place = TopicPartition(TestMember.input, 0)
-        let notes = try asker.committedMetadata([place], timeout: .seconds(10))
-        #expect(notes[place] == "replica-7")
+        let states = try asker.committedState([place], timeout: .seconds(10))
+        #expect(states[place]?.name == "replica-7")
     }
 }

@@ -41,11 +41,11 @@ import Testing
             ledger.raiseFloor(epoch, to: 0)
             ledger.delivered(entry)
         }
-        #expect(ledger.due(group: 0).isEmpty)
+        #expect(ledger.due(group: 0).map(\.offset) == [0])
         let postedfirst = post(&ledger, epoch, offset: 0, records: 1)
         let first = try #require(postedfirst)
         ledger.raiseFloor(epoch, to: 10)
-        #expect(ledger.due(group: 0).isEmpty)
+        #expect(ledger.due(group: 0).map(\.offset) == [0])
         ledger.delivered(first)
         #expect(ledger.due(group: 0).map(\.offset) == [10])
     }
@@ -59,7 +59,7 @@ import Testing
         for offset in offsets.reversed() {
             let postedentry = post(&ledger, epoch, offset: offset, records: 1)
             let entry = try #require(postedentry)
-            ledger.raiseFloor(epoch, to: lane.complete(offset))
+            ledger.raiseFloor(epoch, to: lane.complete(offset).floor)
             ledger.delivered(entry)
         }
         #expect(ledger.due(group: 0).map(\.offset) == [131])
@@ -118,6 +118,25 @@ import Testing
         #expect(ledger.due(group: 1).map(\.epoch) == [Epoch(2)])
     }
 
+    @Test func `what is settled above an open offset is committed beside it`() throws {
+        let epoch = Epoch(1)
+        var ledger = ledger(epoch, committed: 0)
+        for offset in Int64(1)...9 where offset != 4 {
+            let posted = ledger.post(epoch, offset: offset, records: 1)
+            ledger.raiseFloor(epoch, to: 0)
+            if let posted { ledger.delivered(posted) }
+        }
+        let due = ledger.due(group: 0)
+        let point = try #require(due.first)
+        #expect(point.offset == 0)
+        #expect((0..<12).filter { point.finished.contains($0) } == [1, 2, 3, 5, 6, 7, 8, 9])
+        ledger.requested(point)
+        ledger.answered(point, committed: true)
+        #expect(ledger.due(group: 0).isEmpty)
+        #expect(ledger.post(epoch, offset: 4, records: 0) == nil)
+        #expect(ledger.due(group: 0).map(\.finished.count) == [9])
+    }
+
     /// Random lanes, deliveries, commits, refusals, revocations and losses against a model that
     /// only knows which offsets are finished and delivered.
     @Test(arguments: UInt64(1)...30)
@@ -142,11 +161,15 @@ private struct CommitWorld: ~Copyable {
     private var inFlight: [(entry: Int32, epoch: Epoch, offset: Int64)] = []
     private var remaining: [Int64: Int32] = [:]
     private var requested: CommitLedger.Point?
-    /// Offsets that exist and whose records the broker has, by whichever assignment.
+    /// Offsets that this assignment has begun.
     private var begun: Set<Int64> = []
+    /// Offsets whose records the broker has, as far as this assignment may know.
     private var delivered: Set<Int64> = []
     /// What the group has committed; -1 while it has nothing.
     private var broker: Int64 = -1
+    private var brokerFinished = OffsetRuns()
+    /// What an earlier assignment finished, as the new one was told.
+    private var finishedBefore = OffsetRuns()
     private(set) var fault: String?
 
     init(seed: UInt64) {
@@ -172,7 +195,9 @@ private struct CommitWorld: ~Copyable {
         request()
         answer(committed: true)
         let expected = (begun.max() ?? -1) + 1
-        if broker != expected, lane.newest >= 0 { fault = "ended at \(broker), not \(expected)" }
+        if lane.newest >= 0, broker != expected { fault = "ended at \(broker), not \(expected)" }
+        let beyond = finishedBefore.end ?? 0
+        if beyond <= broker, !brokerFinished.isEmpty { fault = "a map without an open offset" }
     }
 
     private mutating func begin() {
@@ -182,27 +207,37 @@ private struct CommitWorld: ~Copyable {
             return
         }
         begun.insert(position)
-        open.append(position)
-        position = nextOffset(after: position)
+        if finishedBefore.contains(position) {
+            let completion = lane.complete(position)
+            _ = ledger.post(epoch, offset: position, first: completion.first, records: 0)
+            ledger.raiseFloor(epoch, to: completion.floor)
+        } else {
+            open.append(position)
+        }
+        position = record(from: position + 1)
     }
 
-    /// Holes are a property of the log: the same for every reader.
-    private func nextOffset(after offset: Int64) -> Int64 {
-        offset % 11 == 7 ? offset + 5 : offset + 1
+    /// The first record from `offset` on. Holes are a property of the log: the same for every
+    /// reader.
+    private func record(from offset: Int64) -> Int64 {
+        let place = offset % 13
+        return place < 8 ? offset : offset + 13 - place
     }
 
     private mutating func complete() {
         guard !open.isEmpty else { return }
         let offset = open.remove(at: Int.random(in: 0..<open.count, using: &random))
         let records = Int32.random(in: 0...3, using: &random)
-        let floor = lane.complete(offset)
-        if let entry = ledger.post(epoch, offset: offset, records: records) {
+        let completion = lane.complete(offset)
+        let posted = ledger.post(
+            epoch, offset: offset, first: completion.first, records: records)
+        if let entry = posted {
             for _ in 0..<records { inFlight.append((entry, epoch, offset)) }
             remaining[offset] = records
         } else {
             delivered.insert(offset)
         }
-        ledger.raiseFloor(epoch, to: floor)
+        ledger.raiseFloor(epoch, to: completion.floor)
     }
 
     private mutating func deliver() {
@@ -219,11 +254,28 @@ private struct CommitWorld: ~Copyable {
         for point in ledger.due(group: 0) {
             if requested != nil { fault = "two requests at once" }
             if point.epoch != epoch { fault = "a stale epoch is due" }
-            if point.offset <= broker { fault = "backwards or nothing new" }
+            if point.offset < broker { fault = "backwards" }
+            if point.offset == broker, point.finished == brokerFinished { fault = "nothing new" }
             let missing = begun.filter { $0 < point.offset && !delivered.contains($0) }
             if !missing.isEmpty { fault = "\(point.offset) is due over \(missing)" }
+            check(point)
             ledger.requested(point)
             requested = point
+        }
+    }
+
+    /// The map says of every offset that exists exactly what is so.
+    private mutating func check(_ point: CommitLedger.Point) {
+        for offset in begun where offset >= point.offset {
+            if point.finished.contains(offset) != delivered.contains(offset) {
+                fault = "the map is wrong about \(offset)"
+            }
+        }
+        // What is known of offsets not come to yet stays known.
+        let end = max(finishedBefore.end ?? 0, lane.newest + 1)
+        for offset in lane.newest + 1..<end
+        where finishedBefore.contains(offset) && !point.finished.contains(offset) {
+            fault = "forgot that \(offset) is finished"
         }
     }
 
@@ -232,7 +284,10 @@ private struct CommitWorld: ~Copyable {
         requested = nil
         ledger.answered(point, committed: committed)
         guard committed, point.epoch == epoch else { return }
+        let note = CommitNote(finished: point.finished, name: "test").text(at: point.offset) ?? ""
         broker = point.offset
+        brokerFinished = CommitNote(note, at: broker)?.finished ?? OffsetRuns()
+        if brokerFinished != point.finished { fault = "the note lost something" }
     }
 
     /// The partition leaves with work open and comes back: reading starts at what is committed.
@@ -240,13 +295,15 @@ private struct CommitWorld: ~Copyable {
         answer(committed: Bool.random(using: &random))
         ledger.close(epoch)
         epoch = Epoch(epoch.number + 1)
+        finishedBefore = brokerFinished
         ledger.open(
-            epoch, TopicPartition("t", 0), group: 0, committed: broker >= 0 ? broker : nil)
+            epoch, TopicPartition("t", 0), group: 0, committed: broker >= 0 ? broker : nil,
+            floor: broker >= 0 ? broker : nil, finished: finishedBefore)
         lane = PartitionLedger()
         open = []
         remaining = [:]
-        position = max(broker, 0)
+        position = record(from: max(broker, 0))
         begun = begun.filter { $0 < broker }
-        delivered = delivered.filter { $0 < broker }
+        delivered = delivered.filter { $0 < broker || finishedBefore.contains($0) }
     }
 }

@@ -71,6 +71,28 @@ import Testing
         member.stop()
     }
 
+    @Test func `a successor passes over what was finished behind an open event`() throws {
+        try publish(60, partition: 0)
+        var settings = TestMember.groupSettings("g")
+        settings.drainDeadline = .milliseconds(500)
+        let first = try TestMember(configuration, group: settings)
+        first.holds = true
+        #expect(first.turn { first.heldCount == 60 })
+        first.release { $0 != 3 && $0 != 7 && $0 < 50 }
+        #expect(first.turn { first.committer.backlog.records == 0 })
+        first.answersTickets = false
+        first.stop()
+        #expect(try committed()[0] == 3)
+
+        let second = try TestMember(configuration, group: settings)
+        #expect(second.turn { second.seen.count + second.skipped.count == 57 })
+        let again = ["0/3", "0/7"] + (50..<60).map { "0/\($0)" }
+        #expect(second.seen == again)
+        #expect(second.stop())
+        #expect(try committed()[0] == 60)
+        #expect(try results().count == 60)
+    }
+
     @Test func `a lost assignment commits nothing and is assigned again`() throws {
         try publish(40)
         let member = try TestMember(configuration, group: TestMember.groupSettings("g"))

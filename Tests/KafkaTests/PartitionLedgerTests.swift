@@ -7,7 +7,8 @@ private final class Books {
     private var ledger: PartitionLedger
     init(capacity: Int = 256) { ledger = PartitionLedger(capacity: capacity) }
     func begin(_ offset: Int64) -> Bool { ledger.begin(offset) }
-    func complete(_ offset: Int64) -> Int64 { ledger.complete(offset) }
+    func complete(_ offset: Int64) -> PartitionLedger.Completion { ledger.complete(offset) }
+    var hasRoom: Bool { ledger.hasRoom }
     func isOpen(_ offset: Int64) -> Bool { ledger.isOpen(offset) }
     var floor: Int64? { ledger.floor }
     var span: Int64 { ledger.span }
@@ -19,10 +20,10 @@ private final class Books {
         let ledger = Books()
         #expect(ledger.floor == nil)
         for offset in Int64(0)...9 { #expect(ledger.begin(offset)) }
-        for offset in Int64(1)...9 { #expect(ledger.complete(offset) == 0) }
+        for offset in Int64(1)...9 { #expect(ledger.complete(offset).floor == 0) }
         #expect(ledger.openCount == 1)
         #expect(ledger.span == 10)
-        #expect(ledger.complete(0) == 10)
+        #expect(ledger.complete(0).floor == 10)
         #expect(ledger.floor == 10)
         #expect(ledger.span == 0)
     }
@@ -30,10 +31,35 @@ private final class Books {
     @Test func `holes in the offsets are never waited for`() {
         let ledger = Books()
         for offset: Int64 in [10, 111, 112, 130] { #expect(ledger.begin(offset)) }
-        #expect(ledger.complete(111) == 10)
-        #expect(ledger.complete(130) == 10)
-        #expect(ledger.complete(10) == 112)
-        #expect(ledger.complete(112) == 131)
+        #expect(ledger.complete(111).floor == 10)
+        #expect(ledger.complete(130).floor == 10)
+        #expect(ledger.complete(10).floor == 112)
+        #expect(ledger.complete(112).floor == 131)
+    }
+
+    @Test func `a completed offset covers the hole below it`() {
+        let ledger = Books()
+        for offset: Int64 in [10, 111, 112, 130] { #expect(ledger.begin(offset)) }
+        #expect(ledger.complete(130).first == 113)
+        #expect(ledger.complete(112).first == 112)
+        #expect(ledger.complete(111).first == 11)
+        #expect(ledger.complete(10).first == 10)
+    }
+
+    @Test func `one open offset does not let the others run ahead without end`() {
+        let dense = Books()
+        for offset in Int64(0)..<20_000 { #expect(dense.begin(offset)) }
+        for offset in Int64(1)..<20_000 { #expect(dense.complete(offset).floor == 0) }
+        #expect(!dense.hasRoom)
+        #expect(dense.complete(0).floor == 20_000)
+        #expect(dense.hasRoom)
+
+        // Holes take no room: there it is the number of events that counts.
+        let sparse = Books()
+        for number in Int64(0)..<255 { #expect(sparse.begin(number * 1_000)) }
+        #expect(sparse.hasRoom)
+        #expect(sparse.begin(255_000))
+        #expect(!sparse.hasRoom)
     }
 
     @Test func `an offset seen before is refused`() {
@@ -41,7 +67,7 @@ private final class Books {
         #expect(ledger.begin(7))
         #expect(!ledger.begin(7))
         #expect(!ledger.begin(6))
-        #expect(ledger.complete(7) == 8)
+        #expect(ledger.complete(7).floor == 8)
         #expect(!ledger.begin(7))
         #expect(ledger.begin(8))
     }
@@ -62,7 +88,7 @@ private final class Books {
                 let index = Int.random(in: 0..<open.count, using: &random)
                 let offset = open.remove(at: index)
                 highest = max(highest ?? offset, offset)
-                let floor = ledger.complete(offset)
+                let floor = ledger.complete(offset).floor
                 let expected = open.min() ?? ((highest ?? 0) + 1)
                 #expect(floor == expected, "seed \(seed)")
                 #expect(!ledger.isOpen(offset), "seed \(seed)")

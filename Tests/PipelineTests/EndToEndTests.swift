@@ -32,6 +32,35 @@ import Testing
         #expect(try world.committed() == 200)
     }
 
+    @Test func `what finished behind an event that takes long is not sent again`() throws {
+        let gateway = try ScriptedGateway { token, attempt in
+            token == World.token(of: "slow") && attempt == 1 ? .hold : .answer(200, "")
+        }
+        let world = try World(gateway, lanes: 1)
+        world.settings.group.drainDeadline = .milliseconds(500)
+        try world.register("slow", user: "u1")
+        try world.register("quick", user: "u1")
+        try world.start()
+        try world.publish(id: "e0", user: "u1", extra: #","only":{"install_ids":["slow"]}"#)
+        for event in 1...20 {
+            try world.publish(
+                id: "e\(event)", user: "u1", extra: #","only":{"install_ids":["quick"]}"#)
+        }
+        try world.flush()
+        #expect(try world.records(of: "push.results", atLeast: 20).count == 20)
+        #expect(!world.stop())
+        #expect(try world.committed() == 0)
+
+        try world.start()
+        let results = try world.records(of: "push.results", atLeast: 21)
+        #expect(world.stop())
+        #expect(results.count == 21)
+        #expect(Set(results.map { $0.text("event_id") }).count == 21)
+        #expect(gateway.seen.count { $0.token == World.token(of: "quick") } == 20)
+        #expect(gateway.seen.count { $0.token == World.token(of: "slow") } == 2)
+        #expect(try world.committed() == 21)
+    }
+
     @Test func `poison goes to the dead letters with its reason and delays nothing`() throws {
         let gateway = try ScriptedGateway()
         let world = try World(gateway)

@@ -36,6 +36,13 @@ public final class ByteWriter {
         self.count = count
     }
 
+    /// Drops the first `count` bytes and moves the others to the front. O(n) in what stays.
+    public func removeFirst(_ count: Int) {
+        precondition(count >= 0 && count <= self.count)
+        self.count -= count
+        base.copyMemory(from: base + count, byteCount: self.count)
+    }
+
     /// Makes room for `extra` more bytes.
     public func reserve(_ extra: Int) {
         if count + extra > capacity { grow(to: count + extra) }

@@ -56,23 +56,6 @@ extension Configuration.Role {
     }
 }
 
-extension Configuration.Redis {
-    fileprivate init(_ section: ConfigurationSection) {
-        var section = section
-        let fallback = HostPort(host: "localhost", port: 6379)
-        address = section.value("address", default: fallback, "host:port") { HostPort($0) }
-        prefix = section.value("prefix", default: "bugle:", "at most 64 bytes without braces") {
-            $0.utf8.count <= 64 && !$0.contains("{") && !$0.contains("}") ? $0 : nil
-        }
-        database = section.integer("database", default: 0, in: 0...65_535)
-        username = section.text("username")
-        password = section.secret("password", file: "password_file")
-        timeout = section.span(
-            "timeout", default: .seconds(1), in: .milliseconds(10) ... .seconds(60))
-        section.finish()
-    }
-}
-
 extension Configuration.Index {
     fileprivate init(_ section: ConfigurationSection, apps: [Configuration.App]) {
         var section = section

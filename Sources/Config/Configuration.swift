@@ -71,13 +71,40 @@ public struct Configuration: Sendable {
         public var tables: [Table]
     }
 
-    /// A Redis server.
+    /// A Redis server, or a Redis Cluster.
     public struct Redis: Sendable {
-        /// The server; default localhost:6379.
-        public var address: HostPort
+        /// Whether a cluster stands behind the addresses.
+        public enum Cluster: String, Sendable, CaseIterable {
+            /// The server is asked.
+            case auto
+            /// A single server is an error.
+            case `true`
+            /// A single server; it is not asked.
+            case `false`
+        }
+
+        /// How connections are secured.
+        public struct TLS: Sendable, Equatable {
+            /// Certificate authorities to trust besides the system's, a PEM file.
+            public var caFile: String?
+            /// The client's certificate, a PEM file; given together with its key, or not.
+            public var certificateFile: String?
+            /// The key of the client's certificate, a PEM file.
+            public var keyFile: String?
+            /// The name that the servers' certificates must have; nil for the host of the address.
+            public var serverName: String?
+        }
+
+        /// The server, or the nodes of a cluster that are asked for the others; at least one,
+        /// default localhost:6379.
+        public var addresses: [HostPort]
+        /// Whether a cluster is expected; default `auto`, and with several addresses `true`.
+        public var cluster: Cluster
+        /// TLS; nil for plain connections.
+        public var tls: TLS?
         /// What every key starts with; at most 64 bytes, default `bugle:`.
         public var prefix: String
-        /// The database number; 0 to 65535, default 0.
+        /// The database number; 0 to 65535, default 0, and 0 in a cluster.
         public var database: Int
         /// The ACL user; nil for the default user.
         public var username: String?
@@ -85,6 +112,9 @@ public struct Configuration: Sendable {
         public var password: SecretSource?
         /// How long an answer may take; 10 ms to 60 s, default 1 s.
         public var timeout: TimeSpan
+
+        /// The addresses as text.
+        public var addressText: String { addresses.map(\.description).joined(separator: ", ") }
     }
 
     /// One app: the namespace of its users and devices, and its gateways; at least one of them.

@@ -146,7 +146,9 @@ public final class TLSSession {
                 ERR_clear_error()
                 return .closed
             }
-            return .failed(.newest(.connection, "TLS \(attempted) failed"))
+            // With TLS 1.3 a server's word on our certificate comes after the handshake.
+            return .failed(
+                .newest(Self.isAlert ? .refused : .connection, "TLS \(attempted) failed"))
         }
     }
 
@@ -159,10 +161,12 @@ public final class TLSSession {
             return TLSError(
                 .verification, "the peer's certificate was refused: \(reason ?? "unknown reason")")
         }
-        let reason = ERR_GET_REASON(ERR_peek_last_error())
-        // Alerts arrive as reasons 1000 + the alert's number (RFC 8446, section 6).
-        let isAlert = reason >= 1000 && reason < 1256
-        return .newest(isAlert ? .refused : .connection, "the TLS handshake failed")
+        return .newest(Self.isAlert ? .refused : .connection, "the TLS handshake failed")
+    }
+
+    /// Alerts arrive as reasons 1000 + the alert's number (RFC 8446, section 6).
+    private static var isAlert: Bool {
+        (1000..<1256).contains(ERR_GET_REASON(ERR_peek_last_error()))
     }
 }
 

@@ -6,6 +6,10 @@ internal struct PendingCommand {
     var handler: any RedisReplyHandler
     var tag: UInt64
     var deadline: MonotonicTime
+    /// Its bytes in the output; counted only where they are kept until the reply.
+    var length: Int32 = 0
+    /// Redirections it has followed.
+    var hops: UInt8 = 0
 }
 
 internal struct PendingCommands {

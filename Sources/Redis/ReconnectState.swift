@@ -18,16 +18,15 @@ internal struct ReconnectState {
     private(set) var phase = Phase.idle
     /// Attempts in a row that came to nothing.
     private(set) var failures = 0
+    private var dialedAt = MonotonicTime(nanos: 0)
 
     var isReady: Bool {
         if case .ready = phase { return true }
         return false
     }
 
-    mutating func started() -> Action {
-        guard phase == .idle else { return .none }
-        phase = .dialing
-        return .dial
+    mutating func started(at now: MonotonicTime) -> Action {
+        phase == .idle ? dial(at: now) : .none
     }
 
     mutating func connected() {
@@ -45,22 +44,26 @@ internal struct ReconnectState {
         case .idle, .waiting, .closed: return .none
         case .ready(let since) where now - since >= RedisLimits.steadySpan:
             failures = 0
-            phase = .dialing
-            return .dial
+            return dial(at: now)
         case .dialing, .greeting, .ready:
             failures += 1
             phase = .waiting
-            return .wait(delay(&random))
+            // An attempt that ran into its time limit has waited already.
+            return .wait(max(.zero, delay(&random) - (now - dialedAt)))
         }
     }
 
-    mutating func waited() -> Action {
-        guard phase == .waiting else { return .none }
-        phase = .dialing
-        return .dial
+    mutating func waited(at now: MonotonicTime) -> Action {
+        phase == .waiting ? dial(at: now) : .none
     }
 
     mutating func closed() { phase = .closed }
+
+    private mutating func dial(at now: MonotonicTime) -> Action {
+        phase = .dialing
+        dialedAt = now
+        return .dial
+    }
 
     /// Doubles from the least to the longest wait; the upper half of each is jitter, so that the
     /// lanes of a fleet do not come back in one moment.

@@ -1,14 +1,15 @@
-// A connection that comes back: dial, greet (AUTH, SELECT, CLIENT SETNAME, PING), serve, and start
-// again when it ends, with every time limit set anew.
+// What others see of this room: one client that takes commands, whether a single server or a
+// cluster stands behind it.
 
 public import Base
 public import EventLoop
 
 /// What a client tells its owner.
 public enum RedisEvent: Equatable, Sendable {
-    /// Commands are taken.
+    /// Commands are taken for every slot.
     case ready
-    /// A usable connection ended; commands that waited on it fail right after this.
+    /// Commands are not taken any more, or not for every slot; those that waited on an ended
+    /// connection fail right after this.
     case lost(RedisError)
     /// An attempt to connect came to nothing.
     case attemptFailed(RedisError)
@@ -17,176 +18,139 @@ public enum RedisEvent: Equatable, Sendable {
 /// A Redis client confined to one loop.
 public final class RedisClient {
     private let configuration: RedisConfiguration
+    private let settings: NodeSettings
     private let loop: EventLoop
-    @exclusivity(unchecked) private var state = ReconnectState()
-    @exclusivity(unchecked) private var connection: RedisConnection?
-    private var dial: DialAttempt?
-    private lazy var waitTimer = LoopTimer { [unowned self] in perform(state.waited()) }
+    /// The only server; nil in a cluster.
+    private var lone: RedisNode?
+    /// The only server's connection when commands are taken.
+    @exclusivity(unchecked) private var direct: RedisConnection?
+    @exclusivity(unchecked) private var cluster: ClusterRouter?
 
     /// Told of every change, on the loop. Set before `start`.
     public var observer: ((RedisEvent) -> Void)?
 
-    /// Called with the time every answered command took, for a histogram.
-    public var latencyObserver: ((TimeSpan) -> Void)?
+    /// Called with the time every answered command took, for a histogram. Set before `start`.
+    public var latencyObserver: ((TimeSpan) -> Void)? {
+        get { settings.latencyObserver }
+        set { settings.latencyObserver = newValue }
+    }
 
     /// A client that does nothing until it is started.
     public init(_ configuration: RedisConfiguration, on loop: EventLoop) {
         self.configuration = configuration
         self.loop = loop
+        settings = NodeSettings(configuration, loop)
     }
 
     /// Begins to connect, and to reconnect whenever that is needed.
-    public func start() { perform(state.started()) }
-
-    /// Ends the connection and all attempts; commands that wait fail.
-    public func close() {
-        state.closed()
-        observer = nil
-        dial?.cancel()
-        dial = nil
-        loop.cancel(waitTimer)
-        connection?.end(.closed)
-        connection = nil
+    public func start() {
+        guard lone == nil && cluster == nil else { return }
+        if configuration.demandsCluster {
+            makeCluster().start()
+        } else {
+            let node = RedisNode(
+                configuration.endpoints[0], settings, owner: self,
+                asksTopology: configuration.cluster == .auto, isInCluster: false)
+            lone = node
+            node.start()
+        }
     }
 
-    /// Whether commands are taken.
-    public var isReady: Bool { state.isReady }
+    /// Ends the connections and all attempts; commands that wait fail.
+    public func close() {
+        observer = nil
+        direct = nil
+        lone?.close()
+        cluster?.close()
+    }
+
+    /// Whether commands are taken for every slot.
+    public var isReady: Bool { direct != nil || cluster?.isReady ?? false }
+
+    /// Whether commands are taken for some slots.
+    public var isUsable: Bool { direct != nil || cluster?.someConnection != nil }
+
+    /// Whether a cluster stands behind the client, as far as it knows.
+    public var isCluster: Bool { cluster != nil }
 
     /// Commands that wait for their reply.
-    public var pendingCount: Int { connection?.pendingCount ?? 0 }
+    public var pendingCount: Int { lone?.pendingCount ?? cluster?.pendingCount ?? 0 }
 
-    /// Sends a command, appended by `write` in full; it leaves at the end of the loop's turn.
+    /// Sends a command, appended by `write` in full, all of whose keys are in one slot; it leaves
+    /// at the end of the loop's turn.
     ///
     /// An error means that the command was not taken: the handler then hears nothing of it.
     /// Otherwise the handler is called exactly once with `tag`, never within this call.
     public func send(
-        to handler: any RedisReplyHandler, tag: UInt64, _ write: (ByteWriter) -> Void
+        slot: RedisSlot, to handler: any RedisReplyHandler, tag: UInt64,
+        _ write: (ByteWriter) -> Void
     ) -> RedisError? {
-        guard state.isReady, let connection else { return .notConnected }
+        guard let connection = direct ?? cluster?.connection(for: slot) else {
+            return .notConnected
+        }
         return connection.send(to: handler, tag: tag, write)
     }
 
-    /// Sends a command given by its arguments.
+    /// Sends a command given by its arguments to where its key is; one without a key to any
+    /// server.
     public func send(
-        _ arguments: [String], to handler: any RedisReplyHandler, tag: UInt64
+        _ arguments: [String], key: String? = nil, to handler: any RedisReplyHandler, tag: UInt64
     ) -> RedisError? {
-        send(to: handler, tag: tag) { writer in
+        let found =
+            direct
+            ?? (key.map { cluster?.connection(for: RedisSlot(of: $0)) } ?? cluster?.someConnection)
+        guard let connection = found else { return .notConnected }
+        return Self.send(arguments, on: connection, to: handler, tag)
+    }
+
+    /// Sends a command to every server that is connected; returns how many took it, with tags
+    /// from 0 on.
+    public func sendToAll(_ arguments: [String], to handler: any RedisReplyHandler) -> Int {
+        let connections = direct.map { [$0] } ?? cluster?.connected.compactMap(\.usable) ?? []
+        var count = 0
+        for connection in connections
+        where Self.send(arguments, on: connection, to: handler, UInt64(count)) == nil {
+            count += 1
+        }
+        return count
+    }
+
+    private static func send(
+        _ arguments: [String], on connection: RedisConnection,
+        to handler: any RedisReplyHandler, _ tag: UInt64
+    ) -> RedisError? {
+        connection.send(to: handler, tag: tag) { writer in
             writer.append(commandOf: arguments.count)
             for argument in arguments { writer.append(argument: argument) }
         }
     }
 
-    // MARK: - Connecting
-
-    private func perform(_ action: ReconnectState.Action) {
-        switch action {
-        case .none: break
-        case .wait(let span): loop.schedule(waitTimer, at: loop.now + span)
-        case .dial:
-            dial = Dialer.dial(
-                host: configuration.host, port: configuration.port, on: loop,
-                deadline: loop.now + configuration.connectTimeout
-            ) { [unowned self] in dialed($0) }
-        }
-    }
-
-    private func dialed(_ result: Result<Int32, DialError>) {
-        dial = nil
-        switch result {
-        case .failure(let error): attemptFailed(.dialFailed(error))
-        case .success(let fd):
-            do throws(SystemError) {
-                let connection = try RedisConnection(
-                    fd: fd, loop: loop, commandTimeout: configuration.commandTimeout)
-                connection.ended = { [unowned self] in connectionEnded($0) }
-                self.connection = connection
-                state.connected()
-                greet(connection)
-            } catch {
-                SocketIO.close(fd)
-                attemptFailed(.failed(error))
-            }
-        }
-    }
-
-    private func greet(_ connection: RedisConnection) {
-        let greeting = Greeting { [unowned self, unowned connection] error in
-            greeted(connection, error)
-        }
-        for command in greeting.commands(for: configuration) {
-            _ = connection.send(to: greeting, tag: command.step.rawValue) { writer in
-                writer.append(commandOf: command.arguments.count)
-                for argument in command.arguments { writer.append(argument: argument) }
-            }
-        }
-    }
-
-    private func greeted(_ connection: RedisConnection, _ error: RedisError?) {
-        guard connection === self.connection else { return }
-        if let error {
-            connection.end(error)
-            return
-        }
-        connection.answered = latencyObserver
-        state.greeted(at: loop.now)
-        observer?(.ready)
-    }
-
-    private func connectionEnded(_ error: RedisError) {
-        connection = nil
-        let wasReady = state.isReady
-        perform(state.failed(at: loop.now, &loop.random))
-        observer?(wasReady ? .lost(error) : .attemptFailed(error))
-    }
-
-    private func attemptFailed(_ error: RedisError) {
-        perform(state.failed(at: loop.now, &loop.random))
-        observer?(.attemptFailed(error))
+    private func makeCluster() -> ClusterRouter {
+        let router = ClusterRouter(settings) { [unowned self] in observer?($0) }
+        cluster = router
+        return router
     }
 }
 
-/// The commands every connection starts with, all in one write.
-private final class Greeting: RedisReplyHandler {
-    enum Step: UInt64 { case auth, select, name, ping }
-
-    private var done: ((RedisError?) -> Void)?
-
-    init(_ done: @escaping (RedisError?) -> Void) { self.done = done }
-
-    func commands(
-        for configuration: RedisConfiguration
-    ) -> [(step: Step, arguments: [String])] {
-        var commands: [(Step, [String])] = []
-        if let password = configuration.password {
-            let user = configuration.user.map { [$0] } ?? []
-            commands.append((.auth, ["AUTH"] + user + [password]))
+extension RedisClient: RedisNodeOwner {
+    func nodeReady(_ node: RedisNode, _ outcome: GreetingOutcome) {
+        switch outcome {
+        case .cluster(let map):
+            lone = nil
+            makeCluster().start(with: map, from: node)
+        case .alone, .served, .failed:
+            node.standAlone()
+            direct = node.usable
+            observer?(.ready)
         }
-        if configuration.database != 0 {
-            commands.append((.select, ["SELECT", String(configuration.database)]))
-        }
-        if let name = configuration.clientName {
-            commands.append((.name, ["CLIENT", "SETNAME", name]))
-        }
-        commands.append((.ping, ["PING"]))
-        return commands
     }
 
-    func replied(_ reply: RedisReply, tag: UInt64) {
-        if tag == Step.ping.rawValue { finish(nil) }
+    func nodeFailed(_ node: RedisNode, _ error: RedisError, wasReady: Bool) {
+        direct = nil
+        observer?(wasReady ? .lost(error) : .attemptFailed(error))
     }
 
-    func failed(_ error: RedisError, tag: UInt64) {
-        if case .refused(let refusal) = error {
-            // An ACL user need not be allowed to name itself or to ping.
-            if tag == Step.name.rawValue { return }
-            if tag == Step.ping.rawValue && refusal.code == "NOPERM" { return finish(nil) }
-        }
-        finish(error)
-    }
-
-    private func finish(_ error: RedisError?) {
-        let done = done
-        self.done = nil
-        done?(error)
-    }
+    func redirect(
+        _ refusal: RedisRefusal, _ command: PendingCommand, _ bytes: [UInt8], from: RedisNode
+    ) -> Bool { false }
 }

@@ -2,6 +2,7 @@
 // nobody knows what became of the command, the server refused the command.
 
 internal import Base
+public import Crypto
 public import EventLoop
 
 /// Why a command has no reply.
@@ -24,6 +25,26 @@ public enum RedisError: Error, Equatable, Sendable, CustomStringConvertible {
     case replyTooLarge(limit: Int)
     /// The server answered with an error.
     case refused(RedisRefusal)
+    /// The connection ended before the first reply, as a server that expects TLS or a client's
+    /// certificate ends one that brings none.
+    case closedUnanswered
+    /// The server asks for no password, and one was given.
+    case passwordNotAsked
+    /// The TLS handshake came to nothing.
+    case tlsFailed(TLSError)
+    /// The server did not answer the TLS handshake in time, as one that speaks no TLS does not.
+    case handshakeTimedOut
+    /// A cluster is demanded and the server is a single one.
+    case notACluster
+    /// The server is a node of a cluster, and the user may not ask it for the others, or a single
+    /// server is demanded.
+    case partOfCluster
+    /// A cluster has database 0 only.
+    case databaseInCluster
+    /// So many slots of the cluster have no master.
+    case slotsUncovered(Int)
+    /// What happened at one node of a cluster.
+    indirect case atNode(RedisEndpoint, RedisError)
     /// The client was closed.
     case closed
 
@@ -39,6 +60,17 @@ public enum RedisError: Error, Equatable, Sendable, CustomStringConvertible {
         case .notTheProtocol: "what answers is not Redis, or its answers are out of step"
         case .replyTooLarge(let limit): "a reply of Redis is larger than \(limit) bytes"
         case .refused(let refusal): "Redis refused a command: \(refusal)"
+        case .closedUnanswered: "Redis closed the connection before it answered anything"
+        case .passwordNotAsked: "Redis asks for no password, and one is given"
+        case .tlsFailed(let error): "no TLS connection to Redis: \(error)"
+        case .handshakeTimedOut: "Redis did not answer the TLS handshake"
+        case .notACluster: "the server is not part of a Redis Cluster"
+        case .partOfCluster:
+            "the server is part of a Redis Cluster, and its nodes may not be asked for"
+        case .databaseInCluster: "a Redis Cluster has no database but 0"
+        case .slotsUncovered(let count):
+            "\(count) of \(RedisSlot.count) slots of the Redis Cluster have no master"
+        case .atNode(let endpoint, let error): "\(error) (node \(endpoint))"
         case .closed: "the Redis client is closed"
         }
     }
@@ -65,6 +97,10 @@ public struct RedisRefusal: Error, Equatable, Sendable, CustomStringConvertible 
         case ask
         /// The script is not cached.
         case noScript
+        /// Keys of one slot are on two nodes, while it moves.
+        case tryAgain
+        /// The cluster, or a part of it, does not serve.
+        case clusterDown
         /// The server cannot serve now, e.g. a script runs or the master link is down.
         case unavailable
         /// Anything else: the command itself is at fault.
@@ -85,11 +121,19 @@ public struct RedisRefusal: Error, Equatable, Sendable, CustomStringConvertible 
     /// that is.
     internal var concernsServer: Bool {
         switch kind {
-        case .loading, .readOnly, .unavailable: true
+        case .loading, .readOnly: true
+        // Too few replicas hinder writes only.
+        case .unavailable: code != "NOREPLICAS"
         case .authentication: code == "NOAUTH"
         default: false
         }
     }
+
+    /// Whether it says where the command belongs.
+    internal var isRedirection: Bool { kind == .moved || kind == .ask }
+
+    /// Whether it says something about the cluster as a whole.
+    internal var concernsCluster: Bool { isRedirection || kind == .clusterDown }
 }
 
 extension RedisRefusal {
@@ -115,7 +159,7 @@ extension RedisRefusal {
         "LOADING": .loading, "READONLY": .readOnly, "OOM": .outOfMemory, "WRONGTYPE": .wrongType,
         "NOAUTH": .authentication, "WRONGPASS": .authentication, "NOPERM": .authentication,
         "MOVED": .moved, "ASK": .ask, "NOSCRIPT": .noScript, "BUSY": .unavailable,
-        "MASTERDOWN": .unavailable, "CLUSTERDOWN": .unavailable, "TRYAGAIN": .unavailable,
+        "MASTERDOWN": .unavailable, "CLUSTERDOWN": .clusterDown, "TRYAGAIN": .tryAgain,
         "MISCONF": .outOfMemory, "NOREPLICAS": .unavailable,
     ]
 }

@@ -1,4 +1,5 @@
-// Scripts by their digest: EVALSHA, and EVAL once when the server does not know the script.
+// Scripts by their digest: EVALSHA, and EVAL once when the server does not know the script. Each
+// node of a cluster learns a script for itself.
 
 internal import Base
 internal import Crypto
@@ -21,6 +22,7 @@ public struct RedisScript: Sendable {
 private final class ScriptRun: RedisReplyHandler {
     private let script: RedisScript
     private let keys: [String]
+    private let slot: RedisSlot
     private let arguments: [[UInt8]]
     private let client: RedisClient
     private let handler: any RedisReplyHandler
@@ -32,6 +34,7 @@ private final class ScriptRun: RedisReplyHandler {
     ) {
         self.script = script
         self.keys = keys
+        slot = RedisSlot(of: keys.first ?? "")
         self.arguments = arguments
         self.client = client
         self.handler = handler
@@ -39,7 +42,7 @@ private final class ScriptRun: RedisReplyHandler {
     }
 
     func send(withText: Bool) -> RedisError? {
-        client.send(to: self, tag: 0) { writer in
+        client.send(slot: slot, to: self, tag: 0) { writer in
             writer.append(commandOf: 3 + keys.count + arguments.count)
             if withText {
                 writer.append(argument: "EVAL" as StaticString)
@@ -67,7 +70,8 @@ private final class ScriptRun: RedisReplyHandler {
 }
 
 extension RedisClient {
-    /// Runs a script. Like `send`: an error means that it was not taken.
+    /// Runs a script whose keys are in one slot. Like `send`: an error means that it was not
+    /// taken.
     public func run(
         _ script: RedisScript, keys: [String], arguments: [[UInt8]],
         to handler: any RedisReplyHandler, tag: UInt64

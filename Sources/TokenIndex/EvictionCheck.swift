@@ -1,14 +1,29 @@
 // A Redis that evicts keys would make users lose their devices without a trace. The writer looks
-// at the policy after every connect and says so.
+// at the policy of every server after every connect and now and then, and says so.
 
+internal import Base
+internal import EventLoop
 internal import Redis
 
+/// Loop-confined, owned by the index writer.
 internal final class EvictionCheck: RedisReplyHandler {
+    private let client: RedisClient
+    private let loop: EventLoop
     private let warn: (String) -> Void
+    private lazy var timer = LoopTimer { [unowned self] in start() }
 
-    init(_ warn: @escaping (String) -> Void) { self.warn = warn }
+    init(_ client: RedisClient, on loop: EventLoop, _ warn: @escaping (String) -> Void) {
+        self.client = client
+        self.loop = loop
+        self.warn = warn
+    }
 
-    func start(_ client: RedisClient) { _ = client.send(["INFO", "memory"], to: self, tag: 0) }
+    func start() {
+        _ = client.sendToAll(["INFO", "memory"], to: self)
+        loop.schedule(timer, at: loop.now + Self.interval)
+    }
+
+    func stop() { loop.cancel(timer) }
 
     func replied(_ reply: RedisReply, tag: UInt64) {
         let name = "maxmemory_policy:"
@@ -24,4 +39,6 @@ internal final class EvictionCheck: RedisReplyHandler {
 
     /// An ACL user need not be allowed to ask.
     func failed(_ error: RedisError, tag: UInt64) {}
+
+    private static let interval = TimeSpan.seconds(60)
 }

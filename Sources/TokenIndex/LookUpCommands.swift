@@ -11,6 +11,7 @@ internal final class LookUpCommands {
     /// Where each bucket's part of `bytes` starts: its marker command, then the start of its keys.
     private var markerStart: [Int32] = []
     private var keyStart: [Int32] = []
+    private var slots: [RedisSlot] = []
 
     init(_ layout: RedisLayout) {
         for bucket in 0..<IndexLimits.buckets {
@@ -19,11 +20,15 @@ internal final class LookUpCommands {
             bytes.append(argument: "HGET" as StaticString)
             bytes.append(argument: layout.marker(bucket))
             bytes.append(argument: "c" as StaticString)
+            slots.append(RedisSlot(of: layout.marker(bucket)))
             keyStart.append(Int32(bytes.count))
             bytes.append("\(layout.prefix){b\(bucket)}:u:")
         }
         markerStart.append(Int32(bytes.count))
     }
+
+    /// The slot that all keys of a bucket are in.
+    func slot(of bucket: Int) -> RedisSlot { slots[bucket] }
 
     /// Appends the command that reads a bucket's marker.
     func append(marker bucket: Int, to writer: ByteWriter) {

@@ -7,21 +7,25 @@ internal import Redis
 internal final class MarkerSurvey: RedisReplyHandler {
     private var isComplete = Array(repeating: false, count: IndexLimits.buckets)
     private var repliesLeft = IndexLimits.buckets
-    private var done: (([Bool]) -> Void)?
+    private var error: RedisError?
+    private let done: ([Bool], RedisError?) -> Void
 
-    /// Sends the survey; `done` is called once all replies are there, unless the connection ends.
+    /// Sends the survey; `done` is called once every bucket was answered or failed, with the first
+    /// error, and perhaps within this call.
     static func start(
-        _ client: RedisClient, _ layout: RedisLayout, _ done: @escaping ([Bool]) -> Void
+        _ client: RedisClient, _ layout: RedisLayout,
+        _ done: @escaping ([Bool], RedisError?) -> Void
     ) {
         let survey = MarkerSurvey(done)
         for bucket in 0..<IndexLimits.buckets {
+            let key = layout.marker(bucket)
             let error = client.send(
-                ["HGET", layout.marker(bucket), "c"], to: survey, tag: UInt64(bucket))
-            if error != nil { survey.count() }
+                ["HGET", key, "c"], key: key, to: survey, tag: UInt64(bucket))
+            if let error { survey.failed(error, tag: UInt64(bucket)) }
         }
     }
 
-    private init(_ done: @escaping ([Bool]) -> Void) { self.done = done }
+    private init(_ done: @escaping ([Bool], RedisError?) -> Void) { self.done = done }
 
     func replied(_ reply: RedisReply, tag: UInt64) {
         isComplete[Int(tag)] = reply.text == "1"
@@ -29,11 +33,12 @@ internal final class MarkerSurvey: RedisReplyHandler {
     }
 
     func failed(_ error: RedisError, tag: UInt64) {
-        if case .refused = error { count() } else { done = nil }
+        self.error = self.error ?? error
+        count()
     }
 
     private func count() {
         repliesLeft -= 1
-        if repliesLeft == 0 { done?(isComplete) }
+        if repliesLeft == 0 { done(isComplete, error) }
     }
 }

@@ -28,6 +28,8 @@ internal final class MarkerWriter: RedisReplyHandler {
     private var positions: [Int64] = []
     /// What each bucket's marker holds as far as this writer knows; nil when nothing.
     private var held: [[Int64]?] = Array(repeating: nil, count: IndexLimits.buckets)
+    /// The same as far as replies have said so.
+    private var confirmed: [[Int64]?] = Array(repeating: nil, count: IndexLimits.buckets)
     private var repliesLeft = 0
     private var isGood = true
     private var isMarked = true
@@ -94,8 +96,11 @@ internal final class MarkerWriter: RedisReplyHandler {
         begin(.surveying)
         positions = Array(repeating: .max, count: partitions.count)
         for bucket in 0..<IndexLimits.buckets {
-            let command = ["HMGET", layout.marker(bucket), "c"] + fields
-            if client.send(command, to: self, tag: tag(bucket)) != nil { return retryLater() }
+            let key = layout.marker(bucket)
+            let command = ["HMGET", key, "c"] + fields
+            if client.send(command, key: key, to: self, tag: tag(bucket)) != nil {
+                return retryLater()
+            }
         }
     }
 
@@ -131,9 +136,17 @@ internal final class MarkerWriter: RedisReplyHandler {
     }
 
     func failed(_ error: RedisError, tag: UInt64) {
-        guard tag >> 16 == round, phase == .surveying || phase == .marking else { return }
-        isGood = false
-        countReply()
+        guard tag >> 16 == round else { return }
+        switch phase {
+        case .surveying, .marking:
+            isGood = false
+            countReply()
+        case .watching:
+            // What was refused, for want of memory or during a fail-over, is not in the marker.
+            let bucket = Int(tag & 0xFFFF)
+            if case .refused = error { held[bucket] = confirmed[bucket] }
+        case .idle, .unmarked: break
+        }
     }
 
     private func countReply() {
@@ -171,6 +184,7 @@ internal final class MarkerWriter: RedisReplyHandler {
 
     private func watch(_ phase: Phase) {
         self.phase = phase
+        confirmed = held
         if phase == .watching { loop.schedule(timer, at: loop.now + Self.tickInterval) }
     }
 
@@ -200,7 +214,7 @@ internal final class MarkerWriter: RedisReplyHandler {
     }
 
     private func renewed(_ bucket: Int, _ reply: RedisReply) {
-        if reply.integer != 1 { survey() }
+        if reply.integer == 1 { confirmed[bucket] = held[bucket] } else { survey() }
     }
 
     private func tag(_ bucket: Int) -> UInt64 { round << 16 | UInt64(bucket) }

@@ -18,8 +18,14 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
         /// A field whose value has not arrived yet: long replies come in parts.
         var openField: [UInt8]?
         var fault: String?
-        /// The connection ended before the answer was complete.
+        /// A connection ended, or a server refused, before the answer was complete.
         var isCutOff = false
+        /// Commands without a reply.
+        var openCommands = 0
+        /// The bucket's marker says that the bucket is whole.
+        var isTrusted = false
+        /// A command went to another node: the marker may have been read before the hash was.
+        var isRedirected = false
 
         init(limit: Int) { found = NewestAddresses(limit: limit) }
 
@@ -28,6 +34,8 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
             openField = nil
             fault = nil
             isCutOff = false
+            isTrusted = false
+            isRedirected = false
         }
     }
 
@@ -108,7 +116,8 @@ extension RedisIndexReader {
         let lookUp = lookUps[place]
         let bucket = RedisLayout.bucket(of: lookUp.userID, app: lookUp.app)
         let tag = UInt64(place) << 1
-        let error = client.send(to: self, tag: tag) {
+        let slot = commands.slot(of: bucket)
+        let error = client.send(slot: slot, to: self, tag: tag) {
             commands.append(user: lookUp.userID, app: lookUp.app, bucket, to: $0)
         }
         if error != nil {
@@ -116,11 +125,28 @@ extension RedisIndexReader {
             return
         }
         lookUp.askedAt = loop.now
-        let second = client.send(to: self, tag: tag | 1) {
+        let second = client.send(slot: slot, to: self, tag: tag | 1) {
             commands.append(marker: bucket, to: $0)
         }
         // Room for both is certain: far fewer look-ups may be open than commands may be pending.
         precondition(second == nil, "a connection that took a command takes the next one")
+        lookUp.openCommands = 2
+    }
+
+    /// Reads the marker once more, behind a hash that came from another node than expected.
+    private func sendMarker(_ place: Int) {
+        let lookUp = lookUps[place]
+        let bucket = RedisLayout.bucket(of: lookUp.userID, app: lookUp.app)
+        lookUp.isRedirected = false
+        let error = client.send(
+            slot: commands.slot(of: bucket), to: self, tag: UInt64(place) << 1 | 1
+        ) { commands.append(marker: bucket, to: $0) }
+        if error == nil {
+            lookUp.openCommands = 1
+        } else {
+            lookUp.isCutOff = true
+            finish(place)
+        }
     }
 
     private func sendWaiting(where isTrusted: (LookUp) -> Bool) {
@@ -144,8 +170,9 @@ extension RedisIndexReader {
         if tag & 1 == 0 {
             collect(reply, place)
         } else {
-            finish(place, isTrusted: reply.bytes.elementsEqual([0x31]))
+            lookUps[place].isTrusted = reply.bytes.elementsEqual([0x31])
         }
+        commandEnded(place)
     }
 
     func repliedInPart(_ reply: RedisReply, tag: UInt64) -> Bool {
@@ -157,12 +184,26 @@ extension RedisIndexReader {
     func failed(_ error: RedisError, tag: UInt64) {
         let place = Int(tag >> 1)
         switch error {
-        case .refused(let refusal) where refusal.kind == .wrongType:
+        // Of a user's hash it concerns that user; of a marker, the bucket.
+        case .refused(let refusal) where refusal.kind == .wrongType && tag & 1 == 0:
             lookUps[place].fault = "\(refusal)"
         default:
             lookUps[place].isCutOff = true
         }
-        if tag & 1 == 1 { finish(place, isTrusted: false) }
+        commandEnded(place)
+    }
+
+    func redirected(tag: UInt64) { lookUps[Int(tag >> 1)].isRedirected = true }
+
+    private func commandEnded(_ place: Int) {
+        let lookUp = lookUps[place]
+        lookUp.openCommands -= 1
+        guard lookUp.openCommands == 0 else { return }
+        if lookUp.isRedirected && !lookUp.isCutOff {
+            sendMarker(place)
+        } else {
+            finish(place)
+        }
     }
 
     /// Takes fields and values in turn.
@@ -202,9 +243,9 @@ extension RedisIndexReader {
         lookUp.found.insert(address)
     }
 
-    private func finish(_ place: Int, isTrusted: Bool) {
+    private func finish(_ place: Int) {
         let lookUp = lookUps[place]
-        if lookUp.isCutOff || (!isTrusted && lookUp.fault == nil) {
+        if lookUp.isCutOff || (!lookUp.isTrusted && lookUp.fault == nil) {
             waiting.append(place)
             if lookUp.isCutOff { surveySoon() } else { becomeIncomplete() }
             lookUp.forgetAnswer(limit: addressesPerUser)
@@ -232,8 +273,9 @@ extension RedisIndexReader {
         switch event {
         case .ready: survey()
         case .lost(let error), .attemptFailed(let error):
-            loop.cancel(surveyTimer)
             readiness = .disconnected("\(error)")
+            // Some nodes of a cluster may serve on.
+            if client.isUsable { surveySoon() } else { loop.cancel(surveyTimer) }
         }
     }
 
@@ -249,16 +291,22 @@ extension RedisIndexReader {
     }
 
     private func survey() {
-        guard client.isReady else { return }
-        MarkerSurvey.start(client, layout) { [unowned self] in surveyed($0) }
+        guard client.isUsable else { return }
+        MarkerSurvey.start(client, layout) { [weak self] in self?.surveyed($0, $1) }
     }
 
-    private func surveyed(_ isComplete: [Bool]) {
+    private func surveyed(_ isComplete: [Bool], _ error: RedisError?) {
+        guard client.isUsable else { return }
         let count = isComplete.count { $0 }
         if count == isComplete.count {
             readiness = .ready
         } else {
-            readiness = .incomplete("\(count) of \(isComplete.count) buckets are filled")
+            // While a node is missing, why it is was said already.
+            if let error, error != .notConnected {
+                readiness = .disconnected("\(error)")
+            } else if client.isReady {
+                readiness = .incomplete("\(count) of \(isComplete.count) buckets are filled")
+            }
             surveySoon()
         }
         sendWaiting { isComplete[RedisLayout.bucket(of: $0.userID, app: $0.app)] }

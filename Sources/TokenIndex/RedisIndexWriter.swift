@@ -15,6 +15,7 @@ internal final class RedisIndexWriter: IndexWriter {
     /// Runs whose step waits for a connection or for Redis to be able to write again.
     private var waiting: [ChangeRun] = []
     private let markers: MarkerWriter
+    private let eviction: EvictionCheck?
     private lazy var retryTimer = LoopTimer { [unowned self] in sendWaiting() }
 
     /// After so many steps the writer falls silent, as if its process had died: tests of crash
@@ -29,17 +30,18 @@ internal final class RedisIndexWriter: IndexWriter {
     ) {
         self.layout = layout
         self.loop = loop
-        client = RedisClient(configuration, on: loop)
+        let client = RedisClient(configuration, on: loop)
+        self.client = client
+        eviction = warning.map { EvictionCheck(client, on: loop, $0) }
         markers = MarkerWriter(client, layout: layout, on: loop)
         markers.applyFrom = { [unowned self] in delegate?.applyFrom($0) }
         markers.written = { [unowned self] in delegate?.markersWritten() }
-        let eviction = warning.map { EvictionCheck($0) }
         client.observer = { [unowned self] event in
             observer?(event)
             if event == .ready {
                 sendWaiting()
                 markers.connected()
-                eviction?.start(client)
+                eviction?.start()
             }
         }
         client.start()
@@ -69,6 +71,7 @@ internal final class RedisIndexWriter: IndexWriter {
     func stop() {
         loop.cancel(retryTimer)
         markers.stop()
+        eviction?.stop()
         for run in runs.values.joined() { run.cancel() }
         runs = [:]
         client.close()
@@ -126,10 +129,9 @@ internal final class RedisIndexWriter: IndexWriter {
     }
 
     private func sendWaiting() {
-        guard client.isReady, !waiting.isEmpty else {
-            if !waiting.isEmpty {
-                loop.schedule(retryTimer, at: loop.now + IndexLimits.readinessInterval)
-            }
+        guard !waiting.isEmpty else { return }
+        guard client.isUsable else {
+            loop.schedule(retryTimer, at: loop.now + IndexLimits.readinessInterval)
             return
         }
         let runs = waiting

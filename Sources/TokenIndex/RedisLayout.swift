@@ -9,6 +9,7 @@
 //                                              x:<address id> -> claim that displaced it
 //     <prefix>{b<n>}:m                  hash   d<n>, i<n> -> next offset of a partition of
 //                                              either topic, c -> 1 when it has them all
+//     <prefix>{b0}:w                    never there; see `RedisTokenIndex.probeKey`
 //
 // The install's record is the truth of this cache: every change goes through it and raises its
 // revision, and an entry under a user is replaced or removed only by a higher one. So writers of

@@ -11,9 +11,14 @@ public struct RedisTokenIndex: Sendable {
 
     /// An index under a key prefix, which must hold no braces.
     public init(_ configuration: RedisConfiguration, prefix: String = "bugle:") {
-        self.configuration = configuration
         layout = RedisLayout(prefix: prefix)
+        var configuration = configuration
+        configuration.probeKey = Self.probeKey(prefix: prefix)
+        self.configuration = configuration
     }
+
+    /// A key under the prefix that never exists: deleting it shows whether a server takes writes.
+    public static func probeKey(prefix: String) -> String { "\(prefix){b0}:w" }
 
     /// A reader with a connection of its own. The observers are called on the loop: for every
     /// change of the connection, and with the time each command took.

@@ -37,7 +37,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
         let topics = configuration.kafka.topics
         #expect(topics.events == [.init(name: "push.events", eventClass: .transactional)])
         #expect(topics.devices == "push.devices" && topics.deadLetters == "push.events-dlt")
-        #expect(configuration.redis.address == HostPort(host: "localhost", port: 6379))
+        #expect(configuration.redis.addresses == [HostPort(host: "localhost", port: 6379)])
         #expect(configuration.redis.password == nil)
         #expect(configuration.index.store == .redis)
         #expect(configuration.lanes == .auto)
@@ -169,7 +169,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
                 .init(name: "ssl.key.password", value: .file("kp")),
                 .init(name: "socket.timeout.ms", value: .value(Secret("1000"))),
             ])
-        #expect(configuration.redis.address == HostPort(host: "::1", port: 7))
+        #expect(configuration.redis.addresses == [HostPort(host: "::1", port: 7)])
         #expect(configuration.redis.password == .value(Secret("r")))
         #expect(configuration.redis.timeout == .milliseconds(250))
         #expect(configuration.apps.map(\.name) == ["one", "two"])
@@ -193,7 +193,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
             redis: {address: *b}
             apps: {shop: {fcm: {service_account: "${SA}"}}}
             """)
-        #expect(configuration.redis.address.port == 1)
+        #expect(configuration.redis.addresses[0].port == 1)
         #expect(configuration.kafka.group == "bugle")
     }
 

@@ -93,7 +93,9 @@ private final class StubRig: RedisReplyHandler {
     init() throws {
         loop = try EventLoop(name: "rig", time: time)
         stub = try Stub(on: loop)
-        client = RedisClient(RedisConfiguration(host: "127.0.0.1", port: stub.port), on: loop)
+        var configuration = RedisConfiguration(host: "127.0.0.1", port: stub.port)
+        configuration.cluster = .never
+        client = RedisClient(configuration, on: loop)
         client.observer = { [unowned self] in events.append($0) }
         stub.answer = { text, _ in text.contains("PING") ? "+PONG\r\n" : "" }
         client.start()
@@ -224,7 +226,7 @@ private final class StubRig: RedisReplyHandler {
         var random = SeededRandom(seed: 1)
         var state = ReconnectState()
         var now = MonotonicTime(nanos: 0)
-        #expect(state.started() == .dial && state.started() == .none)
+        #expect(state.started(at: now) == .dial && state.started(at: now) == .none)
         var last = TimeSpan.zero
         for attempt in 0..<12 {
             guard case .wait(let span) = state.failed(at: now, &random) else {
@@ -235,7 +237,7 @@ private final class StubRig: RedisReplyHandler {
             #expect(span >= full / 2 && span <= full)
             last = span
             #expect(state.failed(at: now, &random) == .none)
-            #expect(state.waited() == .dial)
+            #expect(state.waited(at: now) == .dial)
         }
         #expect(last < .seconds(1))
         state.connected()
@@ -250,6 +252,18 @@ private final class StubRig: RedisReplyHandler {
             return
         }
         state.closed()
-        #expect(state.waited() == .none && state.failed(at: now, &random) == .none)
+        #expect(state.waited(at: now) == .none && state.failed(at: now, &random) == .none)
+    }
+
+    @Test func `does not wait after an attempt that took its time`() {
+        var random = SeededRandom(seed: 1)
+        var state = ReconnectState()
+        var now = MonotonicTime(nanos: 0)
+        #expect(state.started(at: now) == .dial)
+        for _ in 0..<5 {
+            now = now + .seconds(1)
+            #expect(state.failed(at: now, &random) == .wait(.zero))
+            #expect(state.waited(at: now) == .dial)
+        }
     }
 }

@@ -1,5 +1,6 @@
 internal import Base
 internal import Config
+internal import Crypto
 internal import EventLoop
 internal import Redis
 internal import Telemetry
@@ -20,11 +21,11 @@ internal enum IndexStore: Sendable {
             self = .redis(
                 RedisTokenIndex(
                     try Self.connection(configuration.redis), prefix: configuration.redis.prefix),
-                RedisEventLog(log, address: configuration.redis.address.description))
+                RedisEventLog(log, address: configuration.redis.addressText))
         }
     }
 
-    /// How Redis is reached.
+    /// How Redis is reached; password and certificates are read here.
     static func connection(_ redis: Configuration.Redis) throws(Failure) -> RedisConfiguration {
         var password: String?
         do throws(SecretSourceError) {
@@ -33,11 +34,33 @@ internal enum IndexStore: Sendable {
             throw .failed("redis.password: \(error)")
         }
         var connection = RedisConfiguration(
-            host: redis.address.host, port: redis.address.port, user: redis.username,
-            password: password, database: redis.database, clientName: "bugle")
+            endpoints: redis.addresses.map { RedisEndpoint(host: $0.host, port: $0.port) },
+            user: redis.username, password: password, database: redis.database,
+            clientName: "bugle")
+        switch redis.cluster {
+        case .auto: connection.cluster = .auto
+        case .true: connection.cluster = .always
+        case .false: connection.cluster = .never
+        }
+        connection.tls = try redis.tls.map { tls throws(Failure) in try secured(tls) }
+        connection.probeKey = RedisTokenIndex.probeKey(prefix: redis.prefix)
         connection.commandTimeout = redis.timeout
         connection.connectTimeout = redis.timeout
         return connection
+    }
+
+    private static func secured(_ tls: Configuration.Redis.TLS) throws(Failure) -> RedisTLS {
+        var identity: TLSContext.Identity?
+        if let certificate = tls.certificateFile, let key = tls.keyFile {
+            identity = .init(certificateFile: certificate, keyFile: key)
+        }
+        do throws(TLSError) {
+            return RedisTLS(
+                try TLSContext.client(caFile: tls.caFile, alpn: [], identity: identity),
+                serverName: tls.serverName)
+        } catch {
+            throw .failed("redis.tls: \(error)")
+        }
     }
 
     /// A lane's reader.

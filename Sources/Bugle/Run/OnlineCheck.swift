@@ -79,32 +79,31 @@ internal struct OnlineCheck {
 
     private func redis() -> [Finding] {
         guard configuration.index.store == .redis else { return [] }
-        let address = configuration.redis.address.description
         let connection: RedisConfiguration
         do throws(Failure) {
             connection = try IndexStore.connection(configuration.redis)
         } catch {
             return error.lines.map { .error($0) }
         }
+        let address = configuration.redis.addressText
         switch RedisProbe.ask(connection) {
-        case .failure(let failure):
+        case .failure(let error):
             return [
-                .error(
-                    "redis: no use of \(address): \(failure.text); start it, or correct "
-                        + "redis.address, username and password")
+                .error(RedisAdvice.text(on: error, at: address, usesTLS: connection.tls != nil))
             ]
+        case .success(let answer) where answer.isPartOfCluster:
+            return [.error(RedisAdvice.text(on: .partOfCluster, at: address, usesTLS: false))]
         case .success(let answer): return findings(answer, address)
         }
     }
 
     private func findings(_ answer: RedisProbe.Answer, _ address: String) -> [Finding] {
-        var findings: [Finding] = []
-        if let policy = answer.evictionPolicy, policy != "noeviction" {
-            findings.append(
+        var findings: [Finding] = answer.evictionPolicies.sorted().filter { $0 != "noeviction" }
+            .map { policy in
                 .warning(
                     "redis: maxmemory-policy is \(policy), and keys of the index may vanish: users "
-                        + "would lose their devices; CONFIG SET maxmemory-policy noeviction"))
-        }
+                        + "would lose their devices; CONFIG SET maxmemory-policy noeviction")
+            }
         if let time = answer.time {
             let difference = SystemTime.shared.wall - time
             if difference > Self.clockTolerance || .zero - difference > Self.clockTolerance {
@@ -114,7 +113,8 @@ internal struct OnlineCheck {
                             + "refuse tokens of a wrong clock; run a time service on both"))
             }
         }
-        findings.append(.ok("redis: \(address) answers"))
+        let size = answer.masters.map { " as a cluster with \($0) masters" } ?? ""
+        findings.append(.ok("redis: \(address) answers\(size)"))
         return findings
     }
 }

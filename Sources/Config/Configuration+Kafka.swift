@@ -95,6 +95,7 @@ extension Configuration.Topics {
         invalidations = name("invalidations", "push.invalidations")
         results = name("results", "push.results")
         deadLetters = name("dead_letters", "push.events-dlt")
+        retry = name("retry", "push.events-retry")
         section.finish()
         checkUses(section)
     }
@@ -104,7 +105,7 @@ extension Configuration.Topics {
         let uses =
             events.map { ("events", $0.name) } + [
                 ("devices", devices), ("invalidations", invalidations), ("results", results),
-                ("dead_letters", deadLetters),
+                ("dead_letters", deadLetters), ("retry", retry),
             ]
         for (index, (key, name)) in uses.enumerated() where !name.isEmpty {
             if let (first, _) = uses[..<index].first(where: { $0.1 == name }) {

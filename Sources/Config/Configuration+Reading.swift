@@ -98,7 +98,7 @@ extension Configuration.Dispatch.Retry {
         base = section.span(
             "base", default: .milliseconds(200), in: .milliseconds(1) ... .seconds(60))
         maxWait = section.span(
-            "max_wait", default: max(.seconds(30), base), in: .milliseconds(1) ... .hours(1))
+            "max_wait", default: max(.seconds(5), base), in: .milliseconds(1) ... .minutes(1))
         if maxWait < base { section.report("max_wait", "shorter than base") }
         section.finish()
     }

@@ -246,6 +246,8 @@ extension Configuration {
         public var results: String
         /// Records that could not be processed; default `push.events-dlt`.
         public var deadLetters: String
+        /// What the names of the retry topics begin with; default `push.events-retry`.
+        public var retry: String
     }
 
     /// How events are sent.
@@ -270,7 +272,8 @@ extension Configuration {
             public var attempts: Int
             /// The first wait, doubled for each further one; 1 ms to 60 s, default 200 ms.
             public var base: TimeSpan
-            /// The longest wait; from `base` to 1 h, default 30 s.
+            /// The longest wait in memory; longer ones go through a retry topic. From `base` to
+            /// 1 min, default 5 s.
             public var maxWait: TimeSpan
         }
 

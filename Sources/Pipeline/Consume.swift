@@ -61,15 +61,16 @@ extension Lane {
     }
 
     private func read(_ partition: AssignedPartition, atMost limit: Int) -> Int {
-        partition.queue.consume(max: limit) { record in
-            guard partition.ledger.begin(record.offset) else { return }
-            if partition.wasFinished(record.offset) {
-                return pass(over: record.offset, of: partition)
-            }
-            partition.openEvents += 1
-            metrics.events.add(1)
-            take(record, from: partition)
-        }
+        guard partition.tier == nil else { return readRetries(partition, atMost: limit) }
+        return partition.queue.consume(max: limit) { begin($0, of: partition) }
+    }
+
+    private func begin(_ record: borrowing KafkaRecord, of partition: AssignedPartition) {
+        guard partition.ledger.begin(record.offset) else { return }
+        if partition.wasFinished(record.offset) { return pass(over: record.offset, of: partition) }
+        partition.openEvents += 1
+        (partition.tier == nil ? metrics.events : metrics.reentries).add(1)
+        take(record, from: partition)
     }
 
     /// An event that an earlier owner finished while one before it was open: its results are
@@ -79,6 +80,17 @@ extension Lane {
         outbox.completeEvent(
             epoch: partition.assignment.epoch, partition.ledger.complete(offset))
         flushAtEndOfTurn()
+    }
+
+    /// Reads a retry topic as far as it is due.
+    private func readRetries(_ partition: AssignedPartition, atMost limit: Int) -> Int {
+        var count = 0
+        while count < limit, partition.head == nil {
+            let read = partition.queue.consume(max: 1) { begin($0, of: partition) }
+            if read == 0 { break }
+            count += read
+        }
+        return count
     }
 
     private func take(_ record: borrowing KafkaRecord, from partition: AssignedPartition) {
@@ -94,24 +106,47 @@ extension Lane {
         decode(input, of: partition)
     }
 
+    /// A record of a retry topic counts as the one that was first read, wherever that was.
+    private func takeReentry(
+        _ input: inout InputRecord, _ event: EventInFlight, _ tier: RetryTier
+    ) throws(Refusal) {
+        let reentry = try Reentry(input, parser: headerParser)
+        event.reentry = reentry
+        event.dueAt = input.timestamp + settings.tiers.delay(of: tier)
+        event.position = reentry.origin
+        input.position = reentry.origin
+        input.timestamp = reentry.timestamp
+    }
+
     /// Decode and route, or set aside as a dead letter: either way the record is dealt with and
     /// the next one is not delayed.
-    private func decode(_ input: InputRecord, of partition: AssignedPartition) {
+    private func decode(_ record: InputRecord, of partition: AssignedPartition) {
+        var input = record
         let event = events.take()
         event.partition = partition
         event.position = input.position
+        event.offset = input.position.offset
+        event.dueAt = nil
+        event.source.take(input)
         event.consumedAt = loop.wall
         event.recordBytes = (input.value?.count ?? 0) + (input.key?.count ?? 0)
         recordBytes += event.recordBytes
         do throws(Refusal) {
+            if let tier = partition.tier { try takeReentry(&input, event, tier) }
+            event.timestamp = input.timestamp
             event.envelope = try settings.decoder.decode(input, with: event.parser)
             try route(event)
-            noteRouting(of: input, event)
+            if partition.tier == nil { noteRouting(of: input, event) }
         } catch {
             setAside(event, input, error)
             return
         }
-        admit(event)
+        if let dueAt = event.dueAt, dueAt > loop.wall {
+            partition.head = event
+            hold(event, for: dueAt - loop.wall)
+        } else {
+            admit(event)
+        }
     }
 
     /// Counts records that are not where their user's other records are: the producer partitions

@@ -31,7 +31,7 @@ extension Lane {
             target.request = nil
             target.withdrawal = nil
             target.waitsForTokenSince = nil
-            let patience = min(envelope.expiresAt - loop.wall, settings.retry.longestWait)
+            let patience = min(envelope.expiresAt - loop.wall, settings.streamPatience)
             target.bulkhead?.pace.used(at: loop.now)
             pool.submit(request, tag: UInt64(target.slot), deadline: loop.now + patience)
         }
@@ -42,10 +42,11 @@ extension Lane {
     private func awaitToken(_ target: TargetInFlight) {
         let since = target.waitsForTokenSince ?? loop.now
         target.waitsForTokenSince = since
-        guard loop.now - since < settings.retry.longestWait else {
-            return settle(
+        guard loop.now - since < settings.streamPatience else {
+            target.waitsForTokenSince = nil
+            return postponeUntried(
                 target,
-                Settlement(
+                otherwise: Settlement(
                     outcome: .failed, reason: .credentialUnavailable,
                     detail: "no access token was to be had in time"))
         }
@@ -200,9 +201,10 @@ extension Lane: HTTP2PoolDelegate {
         if envelope.expiresAt <= loop.wall {
             return settle(target, Settlement(outcome: .expired))
         }
-        settle(
+        postponeUntried(
             target,
-            Settlement(outcome: .failed, reason: .connectionFailed, detail: "\(fault)"))
+            otherwise: Settlement(
+                outcome: .failed, reason: .connectionFailed, detail: "\(fault)"))
     }
 
     /// The gateway may have processed the request. It is sent once more with the same identity,
@@ -241,13 +243,11 @@ extension Lane: HTTP2PoolDelegate {
             settle(target, settlement)
         case .wait(let span):
             target.bulkhead?.metrics.retries.add(1)
-            let timer = LoopTimer { [unowned self, unowned target] in
-                target.timer = nil
-                send(target)
-                flushAtEndOfTurn()
+            if span > settings.retry.longestWait {
+                postpone(target, for: span, otherwise: settlement)
+            } else {
+                wake(target, after: span)
             }
-            target.timer = timer
-            loop.schedule(timer, at: loop.now + span)
         }
     }
 }

@@ -25,6 +25,10 @@ public struct DispatcherSettings: Sendable {
     public var invalidationsTopic = "push.invalidations"
     /// Where records go that cannot become a push.
     public var deadLettersTopic = "push.events-dlt"
+    /// What the names of the retry topics begin with; `RetryTier.topic(of:)` has the rest.
+    public var retryTopicBase = "push.events-retry"
+    /// What the waits of the retry topics are divided by: tests cannot wait for minutes.
+    internal var retryDivisor: Int64 = 1
     /// Threads that dispatch, 1 to 64.
     public var lanes = 1
     /// Events in flight in the whole process.
@@ -49,6 +53,8 @@ public struct DispatcherSettings: Sendable {
     /// A look-up older than this is repeated before a request is written: at most one second, by
     /// which time nobody else's push may start any more.
     public var lookUpAge = TimeSpan.seconds(1)
+    /// How long a target waits for a stream or a token before it is put off.
+    internal var streamPatience = TimeSpan.seconds(10)
     /// Identifies the configuration in results.
     public var configurationHash = ""
     /// Names this process in results.
@@ -65,6 +71,21 @@ public struct DispatcherSettings: Sendable {
     }
 }
 
+extension DispatcherSettings {
+    /// The retry topics in the order of the tiers.
+    fileprivate var retryTopics: [String] {
+        RetryTier.allCases.map { $0.topic(of: retryTopicBase) }
+    }
+
+    /// What is read: events, and events that come back.
+    fileprivate var inputTopics: [String] { eventTopics.map(\.name) + retryTopics }
+
+    /// What is written.
+    fileprivate var outputTopics: [String] {
+        [resultsTopic, invalidationsTopic, deadLettersTopic] + retryTopics
+    }
+}
+
 /// Why a dispatcher did not start.
 public enum DispatcherError: Error, CustomStringConvertible {
     /// The cluster or a client of it.
@@ -73,6 +94,8 @@ public enum DispatcherError: Error, CustomStringConvertible {
     case system(String)
     /// Topics that do not exist, named.
     case missingTopics([String])
+    /// Topics whose number of partitions is not that of the first events topic, named.
+    case partitionCounts([String], expected: Int32)
 
     /// What is wrong and what to do.
     public var description: String {
@@ -81,6 +104,9 @@ public enum DispatcherError: Error, CustomStringConvertible {
         case .system(let text): text
         case .missingTopics(let names):
             "topics do not exist: \(names.joined(separator: ", ")); run `bugle topics apply`"
+        case .partitionCounts(let names, let expected):
+            "\(names.joined(separator: ", ")) must have \(expected) partitions, as many as the "
+                + "events topics: an event keeps its partition on every road"
         }
     }
 }
@@ -104,9 +130,7 @@ public final class Dispatcher: Sendable {
         let counts = try Self.partitionCounts(settings)
         drainDeadline = settings.group.drainDeadline
         do throws(KafkaError) {
-            var committing = CommitterConfiguration(topics: [
-                settings.resultsTopic, settings.invalidationsTopic, settings.deadLettersTopic,
-            ])
+            var committing = CommitterConfiguration(topics: settings.outputTopics)
             committing.producer = settings.producer
             committing.onEvent = { alarms.committer($0) }
             committer = try Committer(settings.kafka, committing)
@@ -128,7 +152,7 @@ public final class Dispatcher: Sendable {
         assignments = Assignments(lanes: lanes, alarms: alarms)
         do throws(KafkaError) {
             group = try GroupThread(
-                consumer, topics: settings.eventTopics.map(\.name), handler: assignments,
+                consumer, topics: settings.inputTopics, handler: assignments,
                 committer: committer)
         } catch {
             throw .kafka(error)
@@ -185,12 +209,14 @@ public final class Dispatcher: Sendable {
         }
         var counts: [String: Int32] = [:]
         for topic in cluster.topics { counts[topic.name] = topic.partitions }
-        let needed =
-            settings.eventTopics.map(\.name) + [
-                settings.resultsTopic, settings.invalidationsTopic, settings.deadLettersTopic,
-            ]
+        var needed = settings.inputTopics
+        for topic in settings.outputTopics where !needed.contains(topic) { needed.append(topic) }
         let missing = needed.filter { (counts[$0] ?? 0) == 0 }
         guard missing.isEmpty else { throw .missingTopics(missing) }
+        // Equal topics are what the range assignor keeps together.
+        let expected = counts[settings.inputTopics[0]] ?? 0
+        let unequal = settings.inputTopics.filter { counts[$0] != expected }
+        guard unequal.isEmpty else { throw .partitionCounts(unequal, expected: expected) }
         return counts
     }
 
@@ -219,6 +245,9 @@ extension LaneSettings {
             let invalidations = committer.topic(settings.invalidationsTopic),
             let deadLetters = committer.topic(settings.deadLettersTopic)
         else { return nil }
+        let retryNames = settings.retryTopics
+        let retries = retryNames.compactMap { committer.topic($0) }
+        guard retries.count == retryNames.count else { return nil }
         let most = settings.eventTopics.map { counts[$0.name] ?? 0 }.max() ?? 0
         self.init(
             decoder: EventDecoder(
@@ -235,8 +264,12 @@ extension LaneSettings {
             defaultTitle: settings.defaultNotification?.title,
             defaultBody: settings.defaultNotification?.body, resultsTopic: results,
             invalidationsTopic: invalidations, deadLettersTopic: deadLetters,
+            retryTopics: retries, tiers: RetryTiers(divisor: settings.retryDivisor),
+            retryTiers: Dictionary(
+                zip(retryNames, RetryTier.allCases), uniquingKeysWith: { first, _ in first }),
             deadLettersKeepPartition: (counts[settings.deadLettersTopic] ?? 0) >= most,
             group: settings.group.groupID, configurationHash: settings.configurationHash,
-            replica: settings.replica, lookUpAge: min(settings.lookUpAge, .seconds(1)))
+            replica: settings.replica, lookUpAge: min(settings.lookUpAge, .seconds(1)),
+            streamPatience: settings.streamPatience)
     }
 }

@@ -14,6 +14,13 @@ internal final class AssignedPartition {
     let eventClass: EventClass
     /// What the results of all its events have in common.
     let resultMembers: ByteWriter
+    /// The tier, when it is a partition of a retry topic.
+    let tier: RetryTier?
+    /// The event at its head that is not due; nothing is read behind it.
+    var head: EventInFlight?
+    /// The members of `resultMembers` for events that were first read from another topic.
+    private var otherMembers: [String: ByteWriter] = [:]
+    private let settings: LaneSettings
     var ledger = PartitionLedger()
     /// What an earlier owner finished and this one has not come to yet.
     private var finishedBefore: OffsetRuns
@@ -33,6 +40,8 @@ internal final class AssignedPartition {
         self.eventClass = eventClass
         finishedBefore = assignment.finished
         startOffset = assignment.startOffset ?? 0
+        self.settings = settings
+        tier = settings.retryTiers[assignment.place.topic]
         resultMembers = ResultRecord.partitionMembers(
             topic: assignment.place.topic, partition: assignment.place.partition,
             eventClass: eventClass, configurationHash: settings.configurationHash,
@@ -45,6 +54,19 @@ internal final class AssignedPartition {
         // Somebody set the group back, or the topic is a new one: what was finished is another's.
         if offset < startOffset || offset >= end { finishedBefore = OffsetRuns() }
         return finishedBefore.contains(offset)
+    }
+
+    /// The shared members of results of events that were first read from a topic.
+    func resultMembers(of topic: String) -> ByteWriter {
+        if tier == nil { return resultMembers }
+        if let members = otherMembers[topic] { return members }
+        let members = ResultRecord.partitionMembers(
+            topic: topic, partition: assignment.place.partition,
+            eventClass: settings.classes[topic] ?? .transactional,
+            configurationHash: settings.configurationHash, replica: settings.replica)
+        // Topics are few; a stranger's records must not make them many.
+        if otherMembers.count < 64 { otherMembers[topic] = members }
+        return members
     }
 }
 
@@ -59,12 +81,25 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var envelope: EventEnvelope?
     @exclusivity(unchecked) var app: LaneApp?
     @exclusivity(unchecked) var partition: AssignedPartition?
+    /// Where it was read first: results and ids are those of this place on every road.
     @exclusivity(unchecked) var position = RecordPosition(topic: "", partition: 0, offset: 0)
+    /// The record's timestamp there.
+    @exclusivity(unchecked) var timestamp = UnixMillis(0)
+    /// Its offset in the partition that it was read from now.
+    @exclusivity(unchecked) var offset: Int64 = 0
+    /// What came with it from a retry topic.
+    @exclusivity(unchecked) var reentry: Reentry?
+    /// When the retry topic that it comes from lets it go.
+    @exclusivity(unchecked) var dueAt: UnixMillis?
+    /// The record as received.
+    let source = SourceRecord()
     @exclusivity(unchecked) var consumedAt = UnixMillis(0)
     @exclusivity(unchecked) var fannedOutAt: UnixMillis?
     /// The fixed set of targets, in the order of their address ids.
     @exclusivity(unchecked) var targets: [TargetInFlight] = []
     @exclusivity(unchecked) var openTargets = 0
+    /// How many targets leave through a retry topic.
+    @exclusivity(unchecked) var postponedTargets = 0
     /// The same for all targets: what a push collapses under when the event names no key.
     @exclusivity(unchecked) var identity = UUIDBytes(high: 0, low: 0)
     /// What the event says, as the renderers take it; read when the first target is rendered.
@@ -76,8 +111,14 @@ internal final class EventInFlight: SlabResident {
     /// Bytes of the record, for the lane's account of memory.
     @exclusivity(unchecked) var recordBytes = 0
 
+    /// How many targets the event has on all its roads, at least one.
+    var targetCount: Int { max(reentry?.targets ?? targets.count, 1) }
+
     func recycle() {
         envelope = nil
+        reentry = nil
+        source.forget()
+        postponedTargets = 0
         app = nil
         partition = nil
         fannedOutAt = nil

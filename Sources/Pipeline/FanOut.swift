@@ -11,24 +11,36 @@ extension Lane {
     /// An event enters the look-up, unless its time is over or not yet come.
     func admit(_ event: EventInFlight) {
         guard let envelope = event.envelope else { return }
-        if envelope.expiresAt <= loop.wall { return endWithoutTargets(event, .expired, nil) }
-        if let notBefore = envelope.notBefore, notBefore > loop.wall {
-            return hold(event, for: notBefore - loop.wall)
-        }
-        lookUp(event)
+        identify(event)
+        if envelope.expiresAt <= loop.wall { return expire(event) }
+        let notBefore = max(envelope.notBefore ?? loop.wall, event.reentry?.notBefore ?? loop.wall)
+        let wait = notBefore - loop.wall
+        if wait <= .zero { return lookUp(event) }
+        let patience =
+            envelope.isOneAttempt ? LaneSettings.longestHold : settings.retry.longestWait
+        if wait <= patience { hold(event, for: wait) } else { postpone(event, until: notBefore) }
     }
 
-    /// Keeps an event until its `not_before`; admission has checked that the wait is short.
-    private func hold(_ event: EventInFlight, for span: TimeSpan) {
+    /// Keeps an event for a while.
+    func hold(_ event: EventInFlight, for span: TimeSpan) {
         let timer = LoopTimer { [unowned self, unowned event] in
             event.holdTimer = nil
+            leaveHead(event)
             admit(event)
         }
         event.holdTimer = timer
         loop.schedule(timer, at: loop.now + span)
     }
 
-    private func lookUp(_ event: EventInFlight) {
+    /// The event was the head of a retry topic that was not due; what is behind it may be read.
+    private func leaveHead(_ event: EventInFlight) {
+        guard event.partition?.head === event else { return }
+        event.partition?.head = nil
+        mayHaveRecords = true
+        flushAtEndOfTurn()
+    }
+
+    private func identify(_ event: EventInFlight) {
         guard let envelope = event.envelope, let app = event.app else { return }
         scratch.removeAll()
         scratch.append(app.name)
@@ -37,6 +49,10 @@ extension Lane {
         scratch.append(0)
         scratch.append(envelope.id)
         event.identity = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
+    }
+
+    private func lookUp(_ event: EventInFlight) {
+        guard let envelope = event.envelope, let app = event.app else { return }
         lookUpsOpen += 1
         index.lookUp(app: app.name, userID: envelope.userID, tag: LookUpTag.event(event.slot))
     }
@@ -103,6 +119,7 @@ extension Lane: TokenIndexDelegate {
         _ event: EventInFlight, _ addresses: [DeviceAddress], dropped: Int, at time: MonotonicTime
     ) {
         guard let envelope = event.envelope else { return }
+        if event.reentry?.targets != nil { return resume(event, addresses, at: time) }
         if dropped > 0 { alarms.addressesDropped(dropped) }
         event.fannedOutAt = loop.wall
         for address in addresses where envelope.addresses(address) {
@@ -110,26 +127,29 @@ extension Lane: TokenIndexDelegate {
             target.event = event
             target.address = address
             target.lookedUpAt = time
+            target.index = event.targets.count
+            address.withAddressID { identify(target, of: event, addressID: $0) }
             event.targets.append(target)
         }
         guard !event.targets.isEmpty else { return endWithoutTargets(event, .noDevices, nil) }
-        event.openTargets = event.targets.count
-        // A target that settles at once must not complete the event while others of it are
-        // still to be looked at: the set is fixed before the first one moves, and the slot may be
-        // reused as soon as the last one has.
-        event.openTargets += 1
-        for target in event.targets {
-            identify(target, of: event)
-            start(target)
-        }
+        settleTogether(event) { start($0) }
+    }
+
+    /// Starts every target. One that settles at once must not complete the event while others of
+    /// it are still to be looked at: the set is fixed before the first one moves, and the slot may
+    /// be reused as soon as the last one has.
+    func settleTogether(_ event: EventInFlight, _ body: (TargetInFlight) -> Void) {
+        event.openTargets = event.targets.count + 1
+        for target in event.targets { body(target) }
         targetSettled(event)
     }
 
-    private func identify(_ target: TargetInFlight, of event: EventInFlight) {
-        guard let address = target.address else { return }
+    func identify(
+        _ target: TargetInFlight, of event: EventInFlight, addressID: UnsafeRawBufferPointer
+    ) {
         scratch.removeAll()
         scratch.append(uuid: event.identity)
-        address.withAddressID { scratch.append($0) }
+        scratch.append(addressID)
         target.messageID = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
         scratch.removeAll()
         scratch.append(event.position.topic)
@@ -138,12 +158,12 @@ extension Lane: TokenIndexDelegate {
         scratch.append(0)
         scratch.append(decimal: event.position.offset)
         scratch.append(0)
-        address.withAddressID { scratch.append($0) }
+        scratch.append(addressID)
         target.resultID = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
     }
 
     /// Chooses the way of a target, or settles it when there is none.
-    private func start(_ target: TargetInFlight) {
+    func start(_ target: TargetInFlight) {
         guard let address = target.address, let app = target.event?.app else { return }
         if address.permission == .denied {
             return settle(

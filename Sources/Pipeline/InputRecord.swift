@@ -17,9 +17,9 @@ internal struct InputHeader {
 
 /// A record as received, borrowed from the consumer for the length of one call.
 internal struct InputRecord {
-    let position: RecordPosition
+    var position: RecordPosition
     /// The record's timestamp; the event's time when it states none.
-    let timestamp: UnixMillis
+    var timestamp: UnixMillis
     let key: UnsafeRawBufferPointer?
     /// nil for a tombstone.
     let value: UnsafeRawBufferPointer?

@@ -1,6 +1,7 @@
 // Partitions come and go: what the group decides reaches the lane here.
 
 internal import Base
+internal import EventLoop
 internal import Kafka
 
 extension Lane {
@@ -18,6 +19,7 @@ extension Lane {
     /// is complete and its results are posted. What stays unread stays in Kafka.
     func revoke(_ epochs: Set<Epoch>, whenDrained: @escaping () -> Void) {
         let leaving = partitions.filter { epochs.contains($0.assignment.epoch) }
+        abandonHeld(by: leaving)
         var open = leaving.count { $0.openEvents > 0 }
         for partition in leaving {
             partition.isReading = false
@@ -37,9 +39,22 @@ extension Lane {
         }
     }
 
+    /// Lets go of events that wait for their time: nothing was done for them, and their next owner
+    /// will read them again.
+    private func abandonHeld(by leaving: [AssignedPartition]) {
+        for event in events.inUse where event.holdTimer != nil {
+            guard let partition = event.partition, leaving.contains(where: { $0 === partition })
+            else { continue }
+            if let timer = event.holdTimer { loop.cancel(timer) }
+            partition.head = nil
+            abandon(event)
+        }
+    }
+
     /// These assignments are over: their work goes on, as requests cannot be called back, but its
     /// results are dropped; the new owner does it again.
     func forget(_ epochs: Set<Epoch>) {
+        abandonHeld(by: (partitions + departing).filter { epochs.contains($0.assignment.epoch) })
         for partition in partitions + departing where epochs.contains(partition.assignment.epoch) {
             partition.isReading = false
             partition.isLost = true

@@ -56,6 +56,8 @@ internal final class Lane {
     let eventFields = ByteWriter(capacity: 1024)
     let scratch = ByteWriter(capacity: 1024)
     let answerParser = JSONParser(maximumBytes: 64 << 10)
+    /// Reads the headers of retry topics.
+    let headerParser = JSONParser(maximumBytes: 1 << 20)
     /// Reads on while back-pressure holds, when no other event would wake the lane.
     lazy var readTimer: LoopTimer = LoopTimer { [unowned self] in
         mayHaveRecords = true

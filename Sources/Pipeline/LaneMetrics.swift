@@ -9,6 +9,7 @@ internal import Telemetry
 internal final class LaneMetrics {
     let events: Counter
     let alreadyFinished: Counter
+    let reentries: Counter
     let misrouted: Counter
     let invalidations: Counter
     let eventsInFlight: Gauge
@@ -26,6 +27,8 @@ internal final class LaneMetrics {
         alreadyFinished = registry.counter(
             "bugle_events_already_finished_total",
             help: "Records passed over because an earlier owner of the partition finished them.")
+        reentries = registry.counter(
+            "bugle_retry_records_read_total", help: "Records read from the retry topics.")
         misrouted = registry.counter(
             "bugle_events_misrouted_total",
             help: "Records whose partition is not murmur2 of their user, extrapolated from 1 in 16."
@@ -79,6 +82,7 @@ internal final class LaneMetrics {
 /// What one bulkhead counts on one lane.
 internal final class BulkheadMetrics {
     let retries: Counter
+    let postponed: Counter
     let unanswered: Counter
     private let outcomes: [Counter]
     private let answers: [Counter]
@@ -94,6 +98,9 @@ internal final class BulkheadMetrics {
         retries = registry.counter(
             "bugle_retries_total", help: "Attempts that were put off and made again.",
             labels: labels)
+        postponed = registry.counter(
+            "bugle_targets_postponed_total",
+            help: "Targets that were put off through a retry topic.", labels: labels)
         unanswered = registry.counter(
             "bugle_requests_unanswered_total", help: "Requests that ended without an answer.",
             labels: labels)

@@ -23,6 +23,11 @@ internal struct LaneSettings: Sendable {
     var resultsTopic: OutputTopic
     var invalidationsTopic: OutputTopic
     var deadLettersTopic: OutputTopic
+    /// The retry topics, in the order of the tiers.
+    var retryTopics: [OutputTopic]
+    var tiers: RetryTiers
+    /// The tiers by the names of their topics.
+    var retryTiers: [String: RetryTier]
     /// Whether dead letters keep their partition's number; they do when the topic has as many.
     var deadLettersKeepPartition: Bool
     var group: String
@@ -43,6 +48,8 @@ internal struct LaneSettings: Sendable {
     let idleReadInterval = TimeSpan.milliseconds(500)
     /// How often a lane without room looks whether there is some.
     let busyReadInterval = TimeSpan.milliseconds(5)
-    /// The longest `not_before` that is waited for in place.
+    /// How long a target waits for a stream or a token before it is put off.
+    var streamPatience: TimeSpan
+    /// The longest `not_before` that is waited for in a lane by an event that must not be stored.
     static let longestHold = TimeSpan.seconds(30)
 }

@@ -20,7 +20,7 @@ internal enum ResultRecord {
         if let labels = envelope.labels { object.value("labels", labels) }
         object.string("user_id", envelope.userID)
         object.string("app", event.app?.name ?? envelope.app ?? "")
-        object.integer("targets", Int64(max(event.targets.count, 1)))
+        object.integer("targets", Int64(event.targetCount))
         object.integer("event_time", envelope.time.value)
         object.integer("consumed_at", event.consumedAt.value)
         if let time = event.fannedOutAt { object.integer("fanout_at", time.value) }
@@ -28,7 +28,9 @@ internal enum ResultRecord {
             object.name("collapse_id")
             collapse(key, to: bytes)
         }
-        if let partition = event.partition { object.members(partition.resultMembers.bytes) }
+        if let partition = event.partition {
+            object.members(partition.resultMembers(of: event.position.topic).bytes)
+        }
         object.integer("input_offset", event.position.offset)
     }
 
@@ -69,27 +71,21 @@ internal enum ResultRecord {
 
     /// Writes one target's result.
     static func write(
-        _ target: TargetInFlight, index: Int, of event: EventInFlight,
-        shared: UnsafeRawBufferPointer, to bytes: ByteWriter
+        _ target: TargetInFlight, of event: EventInFlight, shared: UnsafeRawBufferPointer,
+        to bytes: ByteWriter
     ) {
-        guard let address = target.address, let settlement = target.settlement else { return }
+        guard let settlement = target.settlement else { return }
         // `shared` begins with its brace and has no closing one.
         bytes.append(shared)
         var object = JSONObjectWriter(continuing: bytes)
         object.uuid("result_id", target.resultID)
         object.uuid("message_id", target.messageID)
-        address.withInstallID { object.string("install_id", $0) }
-        if let bulkhead = target.bulkhead {
-            object.members(bulkhead.resultMembers.bytes)
-        } else {
-            object.members(bulkheadMembers(address.gateway, address.environment).bytes)
+        if let address = target.address {
+            write(address, target.bulkhead, &object)
+        } else if let former = target.former {
+            write(former, &object)
         }
-        address.withPlatform { object.string("platform", $0) }
-        _ = address.withAppVersion { object.string("app_version", $0) }
-        address.withTokenHash {
-            object.hex("token_hash", UnsafeRawBufferPointer(rebasing: $0.prefix(4)))
-        }
-        object.integer("target_index", Int64(index))
+        object.integer("target_index", Int64(target.index))
         if settlement.outcome == .accepted, settlement.status == 200 {
             object.members("\"outcome\":\"accepted\",\"outcome_class\":\"sent\",\"status\":200")
         } else {
@@ -116,6 +112,33 @@ internal enum ResultRecord {
         }
         object.integer("settled_at", target.settledAt.value)
         object.end()
+    }
+
+    private static func write(
+        _ address: DeviceAddress, _ bulkhead: Bulkhead?, _ object: inout JSONObjectWriter
+    ) {
+        address.withInstallID { object.string("install_id", $0) }
+        if let bulkhead {
+            object.members(bulkhead.resultMembers.bytes)
+        } else {
+            object.members(bulkheadMembers(address.gateway, address.environment).bytes)
+        }
+        address.withPlatform { object.string("platform", $0) }
+        _ = address.withAppVersion { object.string("app_version", $0) }
+        address.withTokenHash {
+            object.hex("token_hash", UnsafeRawBufferPointer(rebasing: $0.prefix(4)))
+        }
+    }
+
+    /// The same of a target whose address is gone.
+    private static func write(_ former: PendingTarget, _ object: inout JSONObjectWriter) {
+        object.string("install_id", former.installID)
+        object.string("address_kind", former.kind)
+        object.string("gateway", former.gateway)
+        object.string("environment", former.environment)
+        object.string("platform", former.platform)
+        if let version = former.appVersion { object.string("app_version", version) }
+        object.string("token_hash", former.tokenHash)
     }
 
     private static func writeOutcome(

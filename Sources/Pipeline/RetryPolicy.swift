@@ -1,19 +1,19 @@
-// Retries in place: bounded, with full jitter, never sooner than the vendor allows and never
-// beyond the event's expiry. Pure.
+// Retries: bounded, with full jitter, never sooner than the vendor allows and never beyond the
+// event's expiry. Pure.
 
 public import Base
 internal import Gateways
 
-/// How often and how long a target is tried in place.
+/// How often a target is tried, and how long it waits for that in a lane.
 public struct RetryPolicy: Sendable, Equatable {
     /// Attempts in all, the first included.
     public var attempts = 3
     /// The first bound of the jitter; it doubles with every attempt.
     public var base = TimeSpan.milliseconds(200)
-    /// The longest wait in place; what has to wait longer is over.
-    public var longestWait = TimeSpan.seconds(30)
+    /// The longest wait in a lane; what has to wait longer goes through a retry topic.
+    public var longestWait = TimeSpan.seconds(5)
 
-    /// The defaults: three attempts, 200 ms, 30 s.
+    /// The defaults: three attempts, 200 ms, 5 s.
     public init() {}
 
     /// What becomes of a target that may be tried again.
@@ -22,7 +22,7 @@ public struct RetryPolicy: Sendable, Equatable {
         case wait(TimeSpan)
         /// The wait would outlive the event.
         case expires
-        /// Retries are used up, or the wait is longer than is kept in place.
+        /// Retries are used up.
         case exhausted
     }
 
@@ -35,7 +35,6 @@ public struct RetryPolicy: Sendable, Equatable {
         let bound = min(base * (1 << Int64(min(max(attempts - 1, 0), 16))), longestWait)
         // The vendor's minimum is never undercut: the jitter comes on top of it.
         let wait = max(minimumWait, .zero) + random.span(upTo: bound)
-        if now + wait >= expiresAt { return .expires }
-        return wait > longestWait ? .exhausted : .wait(wait)
+        return now + wait >= expiresAt ? .expires : .wait(wait)
     }
 }

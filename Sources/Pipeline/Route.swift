@@ -14,11 +14,6 @@ extension Lane {
             throw envelope.refusal(.unknownApp, unknownApp(envelope.app))
         }
         event.app = app
-        if let notBefore = envelope.notBefore, notBefore - loop.wall > LaneSettings.longestHold {
-            throw envelope.refusal(
-                .unsupported,
-                "not_before is more than \(LaneSettings.longestHold.millis / 1000) s ahead")
-        }
         if !envelope.content.isExplicit { envelope.content.takeFromPayload() }
         if !envelope.content.isExplicit {
             guard let standIn = defaultNotification else {

@@ -44,14 +44,15 @@ extension Lane {
         guard event.partition?.isLost == false else { return finish(event) }
         ResultRecord.writeShared(event, to: eventFields)
         let key = outbox.bytes(copying: event.envelope?.userID)
-        for (index, target) in event.targets.enumerated() {
+        for target in event.targets where target.postponement == nil {
             let value = outbox.bytes { bytes in
                 ResultRecord.write(
-                    target, index: index, of: event, shared: eventFields.bytes, to: bytes)
+                    target, of: event, shared: eventFields.bytes, to: bytes)
             }
             outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
             addInvalidation(of: target)
         }
+        if event.postponedTargets > 0 { addRetryRecords(of: event) }
         finish(event)
     }
 
@@ -95,13 +96,24 @@ extension Lane {
     }
 
     /// Completes the offset, gives everything back and tells who waits for the partition.
-    private func finish(_ event: EventInFlight) {
+    func finish(_ event: EventInFlight) {
         guard let partition = event.partition else { return }
         if !partition.isLost {
             outbox.completeEvent(
                 epoch: partition.assignment.epoch,
-                partition.ledger.complete(event.position.offset))
+                partition.ledger.complete(event.offset))
         }
+        giveBack(event, of: partition)
+    }
+
+    /// Lets go of an event that nothing was done for: its offset stays open, and the partition's
+    /// next owner reads it again.
+    func abandon(_ event: EventInFlight) {
+        guard let partition = event.partition else { return }
+        giveBack(event, of: partition)
+    }
+
+    private func giveBack(_ event: EventInFlight, of partition: AssignedPartition) {
         recordBytes -= event.recordBytes
         for target in event.targets { targets.give(target) }
         events.give(event)

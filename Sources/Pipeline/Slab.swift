@@ -21,6 +21,12 @@ internal final class Slab<Resident: SlabResident> {
     /// The resident of a slot that is in use.
     subscript(slot: Int) -> Resident { residents[slot] }
 
+    /// The residents in use, in the order of their slots; linear in all there are.
+    var inUse: [Resident] {
+        let unused = Set(free)
+        return residents.filter { !unused.contains($0.slot) }
+    }
+
     /// A resident for new work.
     func take() -> Resident {
         if let slot = free.popLast() { return residents[slot] }

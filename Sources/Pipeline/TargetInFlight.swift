@@ -35,6 +35,14 @@ internal final class TargetInFlight: SlabResident {
     @exclusivity(unchecked) var slot = -1
     @exclusivity(unchecked) var event: EventInFlight?
     @exclusivity(unchecked) var address: DeviceAddress?
+    /// Its place in the event's set of targets.
+    @exclusivity(unchecked) var index = 0
+    /// What was known of it when it was put off; nil for a target of a first fan-out.
+    @exclusivity(unchecked) var former: PendingTarget?
+    /// Set when it leaves through a retry topic and not with an outcome.
+    @exclusivity(unchecked) var postponement: Postponement?
+    /// How often it was put off without an attempt.
+    @exclusivity(unchecked) var waits = 0
     @exclusivity(unchecked) var bulkhead: Bulkhead?
     /// Lent to the pool while a request is submitted.
     @exclusivity(unchecked) var request: OutboundRequest? = OutboundRequest()
@@ -71,6 +79,9 @@ internal final class TargetInFlight: SlabResident {
     func recycle() {
         event = nil
         address = nil
+        former = nil
+        postponement = nil
+        waits = 0
         bulkhead = nil
         if request == nil { request = OutboundRequest() }
         attempts = 0

@@ -150,7 +150,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
               max_in_flight_events: 5
               in_flight_per_bulkhead: 6
               connections: {apns: {min: 1, max: 1}, fcm: {max: 1}}
-              retry: {attempts: 1, base: 1s, max_wait: 1h}
+              retry: {attempts: 1, base: 1s, max_wait: 1m}
             limits: {event_bytes: 2048, addresses_per_user: 10}
             log: {level: debug, format: pretty}
             cloudevents: {user_from_subject: true}
@@ -181,7 +181,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
         #expect(fcm.tokenEndpoint?.path == "/token?x=1" && fcm.tokenEndpoint?.port == 443)
         #expect(configuration.lanes == .count(7) && configuration.roles == [.index])
         #expect(configuration.dispatch.fcmConnections == .init(min: 1, max: 1))
-        #expect(configuration.dispatch.retry.maxWait == .hours(1))
+        #expect(configuration.dispatch.retry.maxWait == .minutes(1))
         #expect(configuration.log.format == .pretty && configuration.log.level == .debug)
         #expect(configuration.cloudEvents.userFromSubject)
     }

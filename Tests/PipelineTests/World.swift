@@ -49,7 +49,9 @@ final class World {
         self.apps = apps
         self.stopGateways = stopGateways
         cluster = try MockCluster()
-        for topic in ["push.events", "push.results", "push.invalidations", "push.events-dlt"] {
+        let outputs = ["push.results", "push.invalidations", "push.events-dlt"]
+        let retries = RetryTier.allCases.map { $0.topic(of: "push.events-retry") }
+        for topic in ["push.events"] + outputs + retries {
             try cluster.createTopic(topic, partitions: Self.partitions)
         }
         let kafka = KafkaConfiguration(bootstrapServers: cluster.bootstrapServers)
@@ -63,6 +65,7 @@ final class World {
             kafka: kafka, group: group, eventTopics: [("push.events", .transactional)])
         settings.lanes = lanes
         settings.retry.base = .milliseconds(1)
+        settings.retryDivisor = 100
         index.mark(complete: true)
     }
 

@@ -17,6 +17,7 @@ extension DispatcherSettings {
         resultsTopic = topics.results
         invalidationsTopic = topics.invalidations
         deadLettersTopic = topics.deadLetters
+        retryTopicBase = topics.retry
         lanes = configuration.lanes.number
         eventsInFlight = configuration.dispatch.maxInFlightEvents
         eventBytes = configuration.limits.eventBytes

@@ -88,11 +88,11 @@ internal struct OfflineCheck {
         let retry = configuration.dispatch.retry
         func wait(_ span: TimeSpan) -> String {
             let text = span.text
-            return span > retry.maxWait ? "\(text), over max_wait: ends as failed" : text
+            return span > retry.maxWait ? "\(text), through a retry topic" : text
         }
         return [
             "retries: \(retry.attempts) attempts, the first wait up to \(retry.base.text), doubled "
-                + "each time, with full jitter, at most \(retry.maxWait.text); then failed",
+                + "each time, with full jitter; over \(retry.maxWait.text) through a retry topic",
             "retries: APNs 503 Shutdown at least \(wait(APNsLimits.shutdownWait))",
             "retries: APNs 429 TooManyRequests at least \(wait(APNsLimits.tokenBusyWait)), that "
                 + "token only",

@@ -2,6 +2,7 @@
 // page by a test.
 
 internal import Config
+internal import Pipeline
 
 /// A topic as it should be.
 internal struct WantedTopic: Equatable {
@@ -56,6 +57,6 @@ internal enum TopicTable {
             topic(names.invalidations, .compact(nullsAfterDays: 7)),
             topic(names.results, .delete(afterDays: 35)),
             topic(names.deadLetters, .delete(afterDays: 14)),
-        ]
+        ] + RetryTier.allCases.map { topic($0.topic(of: names.retry), .delete(afterDays: 7)) }
     }
 }

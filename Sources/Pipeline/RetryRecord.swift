@@ -1,0 +1,70 @@
+// A record of a retry topic, schema `topics/push.events-retry.schema.json`: the event as received,
+// and in text headers where it came from, why it waits, until when, and which targets are open.
+
+internal import Base
+internal import JSON
+internal import Kafka
+
+/// Writes the retry records of one event.
+internal struct RetryRecord {
+    private let event: EventInFlight
+    private let settings: LaneSettings
+    private let now: UnixMillis
+
+    init(_ event: EventInFlight, _ settings: LaneSettings, now: UnixMillis) {
+        self.event = event
+        self.settings = settings
+        self.now = now
+    }
+
+    /// Adds one record, to the topic whose wait fits and the partition the event was read from.
+    func add(
+        _ pending: [PendingTarget], isFannedOut: Bool, postponement: Postponement,
+        to outbox: OutboxBatch
+    ) {
+        guard let partition = event.partition?.assignment.place.partition else { return }
+        let tier = settings.tiers.fitting(postponement.notBefore - now)
+        event.source.add(to: outbox, settings.retryTopics[tier.rawValue], partition: partition)
+        func add(_ name: StaticString, _ text: String) {
+            outbox.addHeader(name, outbox.bytes(copying: text))
+        }
+        add("bugle-error-code", postponement.code)
+        add("bugle-error-reason", String(postponement.detail.prefix(Self.reasonCharacters)))
+        add("bugle-attempts", String(pending.map(\.attempts).max() ?? 0))
+        add("bugle-original-topic", event.position.topic)
+        add("bugle-original-partition", String(event.position.partition))
+        add("bugle-original-offset", String(event.position.offset))
+        add("bugle-original-timestamp", String(event.timestamp.value))
+        add("bugle-first-failed-at", String((event.reentry?.firstFailedAt ?? now).value))
+        add("bugle-consumer-group", settings.group)
+        add("bugle-not-before", String(postponement.notBefore.value))
+        guard isFannedOut else { return }
+        add("bugle-targets", String(event.targetCount))
+        add(
+            "bugle-fanout-at",
+            String((event.fannedOutAt ?? event.reentry?.fannedOutAt ?? now).value))
+        outbox.addHeader(
+            "bugle-pending",
+            list(pending, outbox) { bytes, target in bytes.append(jsonString: target.addressID) })
+        outbox.addHeader(
+            "bugle-pending-state",
+            list(pending, outbox) { bytes, target in target.write(to: bytes) })
+    }
+
+    private func list(
+        _ pending: [PendingTarget], _ outbox: OutboxBatch,
+        _ write: (ByteWriter, PendingTarget) -> Void
+    ) -> ByteRange {
+        outbox.bytes { bytes in
+            bytes.append(0x5B)
+            for (index, target) in pending.enumerated() {
+                if index > 0 { bytes.append(0x2C) }
+                write(bytes, target)
+            }
+            bytes.append(0x5D)
+        }
+    }
+
+    /// The schema's bound, with room to spare.
+    private static let reasonCharacters = 200
+}

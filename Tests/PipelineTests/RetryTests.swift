@@ -131,6 +131,15 @@ import Testing
 @Suite(.serialized) struct `Retry topics, end to end` {
     private static let tenSeconds = "push.events-retry-10s"
 
+    /// Starts a world and waits until it reads: what follows is not kept waiting by the group.
+    private func startReading(_ world: World) throws {
+        try world.register("warm", user: "warm")
+        try world.start()
+        try world.publish(id: "warm", user: "warm")
+        try world.flush()
+        _ = try world.records(of: "push.results", atLeast: 1)
+    }
+
     private func simulator(_ rules: FaultRule...) throws -> Simulator {
         var options = SimulatorOptions()
         options.faults = FaultPlan(rules: rules)
@@ -224,7 +233,7 @@ import Testing
         let world = try World(simulator)
         world.settings.retry.longestWait = .milliseconds(50)
         try world.register("phone", user: "ada")
-        try world.start()
+        try startReading(world)
         let due = SystemTime.shared.wall + .milliseconds(1_200)
         try world.publish(id: "e", user: "ada", extra: #","not_before":\#(due.value)"#)
         try world.flush()
@@ -233,10 +242,10 @@ import Testing
         let retry = try #require(try world.records(of: minute, atLeast: 1).first)
         #expect(retry.headers["bugle-error-code"] == "hold")
         #expect(retry.headers["bugle-targets"] == nil)
-        let results = try world.records(of: "push.results", atLeast: 1)
-        let sentAt = Int64(try #require(results.first?.text("first_sent_at"))) ?? 0
+        let results = try world.records(of: "push.results", atLeast: 2)
+        let sentAt = Int64(try #require(results.last?.text("first_sent_at"))) ?? 0
         #expect(sentAt >= due.value)
-        #expect(results.first?.text("outcome") == "accepted")
+        #expect(results.last?.text("outcome") == "accepted")
     }
 
     @Test func `what would come back too late has expired`() throws {
@@ -256,7 +265,7 @@ import Testing
         world.settings.retry.longestWait = .milliseconds(50)
         world.settings.retryDivisor = 2
         try world.register("phone", user: "ada")
-        try world.start()
+        try startReading(world)
         let due = SystemTime.shared.wall + .seconds(4)
         try world.publish(id: "e", user: "ada", extra: #","not_before":\#(due.value)"#)
         try world.flush()
@@ -265,7 +274,7 @@ import Testing
         #expect(world.stop())
         #expect(SystemTime.shared.monotonic - start < .seconds(4))
         try world.start()
-        let results = try world.records(of: "push.results", atLeast: 1)
-        #expect(results.map { $0.text("outcome") } == ["accepted"])
+        let results = try world.records(of: "push.results", atLeast: 2)
+        #expect(results.map { $0.text("outcome") } == ["accepted", "accepted"])
     }
 }

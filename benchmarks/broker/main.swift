@@ -61,7 +61,9 @@ final class Host {
 
     init(_ options: Options) throws {
         cluster = try MockCluster()
-        for topic in ["push.events", "push.results", "push.invalidations", "push.events-dlt"] {
+        let outputs = ["push.results", "push.invalidations", "push.events-dlt"]
+        let retries = ["10s", "1m", "10m", "1h"].map { "push.events-retry-\($0)" }
+        for topic in ["push.events"] + outputs + retries {
             try cluster.createTopic(topic, partitions: options.partitions)
         }
         try cluster.createTopic("push.devices", partitions: options.devicePartitions)

@@ -44,6 +44,7 @@ let package = Package(
         systemLibrary("CYAML", apt: "libyaml-dev"),
         systemLibrary("CMicroHTTPD", apt: "libmicrohttpd-dev"),
         shims("CMicroHTTPDShims", ["microhttpd"]),
+        shims("CICUShims", ["icui18n", "icuuc"]),
         .target(
             name: "CSimdJSON", path: "Sources/C/CSimdJSON",
             cxxSettings: [.unsafeFlags(["-O2"])],
@@ -69,12 +70,14 @@ let package = Package(
         room("Gateways", ["Base", "Crypto", "JSON"]),
         room("TokenIndex", ["Base", "EventLoop", "Telemetry", "Crypto", "JSON", "Redis"]),
 
+        room("Routes", ["Base", "JSON", "Config", "CICUShims"]),
+
         // Level 5.
         room(
             "Pipeline",
             [
                 "Base", "EventLoop", "Telemetry", "Crypto", "JSON", "Kafka", "HTTP2", "Gateways",
-                "TokenIndex", "Config",
+                "TokenIndex", "Config", "Routes",
             ]),
         room("Admin", ["Base", "Telemetry", "CMicroHTTPD", "CMicroHTTPDShims"]),
         room("Simulator", ["Base", "EventLoop", "Telemetry", "Crypto", "JSON", "HTTP2"]),
@@ -115,6 +118,7 @@ let package = Package(
             swiftSettings: swiftSettings),
         tests("RedisTests", ["Redis", "RedisServer", "EventLoop", "Base"]),
         tests("ConfigTests", ["Config", "Telemetry", "Base"]),
+        tests("RoutesTests", ["Routes", "Config", "JSON", "Base"]),
         tests("GatewaysTests", ["Gateways", "Crypto", "JSON", "Base"]),
         tests(
             "TokenIndexTests", ["TokenIndex", "Redis", "RedisServer", "EventLoop", "JSON", "Base"]),

@@ -21,6 +21,18 @@ public enum EventPriority: String, Sendable, CaseIterable {
     case high, normal, low
 }
 
+/// How much of a person's attention a notification asks for, in words of no gateway.
+public enum Importance: String, Sendable, CaseIterable {
+    case passive, normal, high
+    case timeSensitive = "time_sensitive"
+    case critical
+}
+
+/// What kind of push an event becomes.
+public enum PushKind: String, Sendable, CaseIterable {
+    case alert, silent, hint, call, raw
+}
+
 /// What finally happened to one target. Terminal; exactly one per target.
 public enum Outcome: String, Sendable, CaseIterable {
     case accepted, unknown

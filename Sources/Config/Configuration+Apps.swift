@@ -28,6 +28,7 @@ extension Configuration.App {
         let (apns, fcm) = (section.section("apns"), section.section("fcm"))
         self.apns = section.has("apns") ? Configuration.APNs(apns) : nil
         self.fcm = section.has("fcm") ? Configuration.FCM(fcm) : nil
+        abilities = Abilities(&section)
         if self.apns == nil && self.fcm == nil {
             section.reader.report(section.line, section.path, "no gateway; add apns or fcm")
         }

@@ -23,6 +23,7 @@ extension Configuration {
         limits = Limits(top.section("limits"))
         log = Logging(top.section("log"))
         cloudEvents = CloudEvents(top.section("cloudevents"))
+        routing = Self.readRouting(&top)
         sourceText = text
         top.finish()
     }

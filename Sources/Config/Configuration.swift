@@ -33,6 +33,8 @@ public struct Configuration: Sendable {
     public var log: Logging
     /// How CloudEvents are read.
     public var cloudEvents: CloudEvents
+    /// The sections `routes` and `content`, which the room of routes reads.
+    public var routing: Sections
     /// The file as it was read, before environment variables; it holds no secrets.
     public var sourceText: String
 
@@ -125,6 +127,8 @@ public struct Configuration: Sendable {
         public var apns: APNs?
         /// How the app reaches FCM.
         public var fcm: FCM?
+        /// What routes may ask of the app.
+        public var abilities: Abilities
     }
 
     /// An app at Apple.

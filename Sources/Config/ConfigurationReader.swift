@@ -1,36 +1,41 @@
 // Reading values out of the tree. Nothing here throws: each fault is noted with its place, a
 // stand-in is returned, and reading goes on, so that one run reports all faults.
 
-internal import Base
+public import Base
 internal import Telemetry
 
 /// What one reading shares: the surroundings and the faults found so far.
-internal final class ConfigurationReader {
-    let file: String
-    let directory: String
-    let environment: [String: String]
-    private(set) var problems: [ConfigurationErrors.Problem] = []
+public final class ConfigurationReader {
+    internal let file: String
+    internal let directory: String
+    /// nil where the references to it are resolved already.
+    private let environment: [String: String]?
+    internal private(set) var problems: [ConfigurationErrors.Problem] = []
     /// Files that must be readable, with the place that names them.
-    private(set) var files: [(path: String, line: Int, key: String)] = []
+    internal private(set) var files: [(path: String, line: Int, key: String)] = []
 
-    init(file: String, directory: String, environment: [String: String]) {
+    internal init(file: String, directory: String, environment: [String: String]?) {
         self.file = file
         self.directory = directory
         self.environment = environment
     }
 
-    func report(_ line: Int, _ key: String, _ message: String) {
+    /// Notes a fault at a place.
+    public func report(_ line: Int, _ key: String, _ message: String) {
         problems.append(.init(file: file, line: line, key: key, message: message))
     }
 
-    func expectFile(_ path: String, _ line: Int, _ key: String) { files.append((path, line, key)) }
+    internal func expectFile(_ path: String, _ line: Int, _ key: String) {
+        files.append((path, line, key))
+    }
 
     /// The scalar's text with its environment variables; nil, and reported, when it has none.
-    func text(_ node: YAMLNode, _ key: String) -> String? {
+    public func text(_ node: YAMLNode, _ key: String) -> String? {
         guard case .scalar(let text, _) = node.content else {
             report(node.line, key, "expected a single value, found \(node.kindName)")
             return nil
         }
+        guard let environment else { return text }
         do throws(EnvironmentReference.Unresolved) {
             return try EnvironmentReference.resolve(text, in: environment)
         } catch {
@@ -40,23 +45,25 @@ internal final class ConfigurationReader {
     }
 
     /// A path relative to the configuration's folder.
-    func resolve(_ path: String) -> String {
+    internal func resolve(_ path: String) -> String {
         path.hasPrefix("/") || directory.isEmpty ? path : "\(directory)/\(path)"
     }
 }
 
 /// A mapping that is being read. The keys that were asked for are the known ones; `finish()`
 /// reports all others.
-internal struct ConfigurationSection {
-    let reader: ConfigurationReader
+public struct ConfigurationSection {
+    /// Where faults are noted.
+    public let reader: ConfigurationReader
     /// The keys that lead here, with dots; empty at the top.
-    let path: String
-    let line: Int
+    public let path: String
+    /// The line it starts in.
+    public let line: Int
     private let entries: [YAMLNode.Entry]
     private var known: [String] = []
 
     /// A section; nil, and reported, when the node is no mapping.
-    init?(_ node: YAMLNode, path: String, reader: ConfigurationReader) {
+    public init?(_ node: YAMLNode, path: String, reader: ConfigurationReader) {
         guard case .mapping(let entries) = node.content else {
             reader.report(node.line, path, "expected a mapping, found \(node.kindName)")
             return nil
@@ -64,7 +71,7 @@ internal struct ConfigurationSection {
         self.init(entries: entries, line: node.line, path: path, reader: reader)
     }
 
-    private init(entries: [YAMLNode.Entry], line: Int, path: String, reader: ConfigurationReader) {
+    internal init(entries: [YAMLNode.Entry], line: Int, path: String, reader: ConfigurationReader) {
         self.reader = reader
         self.path = path
         self.line = line
@@ -72,27 +79,32 @@ internal struct ConfigurationSection {
     }
 
     /// Names and values in order, for mappings whose keys are free.
-    var members: [YAMLNode.Entry] { entries }
+    public var members: [YAMLNode.Entry] { entries }
 
-    func path(of key: String) -> String { path.isEmpty ? key : "\(path).\(key)" }
+    /// The key with its parents.
+    public func path(of key: String) -> String { path.isEmpty ? key : "\(path).\(key)" }
 
-    func line(of key: String) -> Int { entries.first { $0.key == key }?.line ?? line }
+    /// The line of a key; that of the section when it is not given.
+    public func line(of key: String) -> Int { entries.first { $0.key == key }?.line ?? line }
 
-    func report(_ key: String, _ message: String) {
+    /// Notes a fault of a key.
+    public func report(_ key: String, _ message: String) {
         reader.report(line(of: key), path(of: key), message)
     }
 
     /// Whether a value is given.
-    func has(_ key: String) -> Bool { entries.contains { $0.key == key && !$0.value.isNull } }
+    public func has(_ key: String) -> Bool {
+        entries.contains { $0.key == key && !$0.value.isNull }
+    }
 
     /// The node of a key; nil when nothing is given.
-    mutating func node(_ key: String) -> YAMLNode? {
+    public mutating func node(_ key: String) -> YAMLNode? {
         known.append(key)
         return entries.first { $0.key == key && !$0.value.isNull }?.value
     }
 
     /// Reports the keys that nobody asked for.
-    func finish() {
+    public func finish() {
         for entry in entries where !known.contains(entry.key) {
             var message = "unknown key"
             if let near = NearestName.find(entry.key, among: known) {
@@ -105,7 +117,7 @@ internal struct ConfigurationSection {
     }
 
     /// A section inside this one, empty when it is not given.
-    mutating func section(_ key: String) -> ConfigurationSection {
+    public mutating func section(_ key: String) -> ConfigurationSection {
         let empty = ConfigurationSection(
             entries: [], line: line(of: key), path: path(of: key), reader: reader)
         guard let node = node(key) else { return empty }
@@ -113,18 +125,18 @@ internal struct ConfigurationSection {
     }
 
     /// A text; nil when nothing is given.
-    mutating func text(_ key: String) -> String? {
+    public mutating func text(_ key: String) -> String? {
         node(key).flatMap { reader.text($0, path(of: key)) }
     }
 
     /// A text that must be given.
-    mutating func requiredText(_ key: String) -> String {
+    public mutating func requiredText(_ key: String) -> String {
         if !has(key) { report(key, "missing; it has no default") }
         return text(key) ?? ""
     }
 
     /// A value that `read` makes of a text; `expected` says what would have been right.
-    mutating func value<Value>(
+    public mutating func value<Value>(
         _ key: String, default fallback: Value, _ expected: String, _ read: (String) -> Value?
     ) -> Value {
         guard let text = text(key) else { return fallback }
@@ -133,18 +145,23 @@ internal struct ConfigurationSection {
         return fallback
     }
 
-    mutating func integer(_ key: String, default fallback: Int, in range: ClosedRange<Int>) -> Int {
+    /// A whole number.
+    public mutating func integer(_ key: String, default fallback: Int, in range: ClosedRange<Int>)
+        -> Int
+    {
         value(
             key, default: fallback,
             "a whole number from \(range.lowerBound) to \(range.upperBound)"
         ) { text in Int(text).flatMap { range.contains($0) ? $0 : nil } }
     }
 
-    mutating func bool(_ key: String, default fallback: Bool) -> Bool {
+    /// `true` or `false`.
+    public mutating func bool(_ key: String, default fallback: Bool) -> Bool {
         value(key, default: fallback, "true or false") { Bool($0) }
     }
 
-    mutating func span(
+    /// A time with its unit.
+    public mutating func span(
         _ key: String, default fallback: TimeSpan, in range: ClosedRange<TimeSpan>
     ) -> TimeSpan {
         let (low, high) = (SpanText.write(range.lowerBound), SpanText.write(range.upperBound))
@@ -153,7 +170,8 @@ internal struct ConfigurationSection {
         ) { text in SpanText.read(text).flatMap { range.contains($0) ? $0 : nil } }
     }
 
-    mutating func choice<Choice: RawRepresentable<String> & CaseIterable>(
+    /// One of a closed list of names.
+    public mutating func choice<Choice: RawRepresentable<String> & CaseIterable>(
         _ key: String, default fallback: Choice
     ) -> Choice {
         let names = Choice.allCases.map(\.rawValue)
@@ -196,10 +214,11 @@ internal enum SecretText {
     }
 }
 
-/// Times such as `200ms`, `20s`, `5m` and `1h`.
+/// Times such as `200ms`, `20s`, `5m`, `1h` and `2d`.
 internal enum SpanText {
     private static let units: [(name: String, nanos: Int64)] = [
         ("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000), ("h", 3_600_000_000_000),
+        ("d", 86_400_000_000_000),
     ]
 
     static func read(_ text: String) -> TimeSpan? {

@@ -1,0 +1,217 @@
+// A route: what a kind of event becomes. Compiled when the configuration is read, immutable, shared
+// by all threads; an event in flight keeps the one it was matched with.
+
+public import Base
+public import Config
+internal import JSON
+
+/// A compiled route.
+public final class Route: Sendable {
+    /// Who shows a notification on Android.
+    public enum AndroidDisplay: String, Sendable, CaseIterable {
+        /// The system, also when the app does not run.
+        case system
+        /// The app: it gets a data message of high priority.
+        case app
+    }
+
+    /// Where the badge comes from.
+    internal enum Badge: Sendable {
+        /// The event's `unread`.
+        case unread
+        /// There is none.
+        case none
+        case number(Int64)
+        case field(Template.Reference)
+    }
+
+    /// A button of the notification.
+    internal struct Action: Sendable {
+        let id: String
+        let title: LocalizedText
+        let link: Template?
+    }
+
+    /// The texts of a notification.
+    internal struct Texts: Sendable {
+        var title: LocalizedText?
+        var subtitle: LocalizedText?
+        var body: LocalizedText?
+
+        var all: [LocalizedText] { [title, subtitle, body].compactMap { $0 } }
+    }
+
+    /// Overrides by gateway.
+    internal struct Overrides: Sendable {
+        var apns: JSONTemplate?
+        var fcm: JSONTemplate?
+        var webpush: JSONTemplate?
+        var expo: JSONTemplate?
+
+        var all: [JSONTemplate] { [apns, fcm, webpush, expo].compactMap { $0 } }
+    }
+
+    /// The type or prefix it is for, with a number behind `#` from the second of a type on.
+    public let name: String
+    /// Where it stands in the file.
+    public let line: Int
+    /// What it sends.
+    public let kind: PushKind
+    /// How much attention it asks for.
+    public let importance: Importance
+    /// How long its pushes are worth something when the event does not say.
+    public let ttl: TimeSpan?
+    /// What a person can opt out of.
+    public let preference: String?
+    /// Whether an unclear answer is left at that, rather than sent again.
+    public let avoidsDuplicates: Bool
+    /// Who shows it on Android.
+    public let androidDisplay: AndroidDisplay
+    /// FCM's `collapse_key`, by which messages to an absent device replace each other.
+    public let fcmCollapseKey: String?
+    /// Whether the badge is the event's `unread`.
+    public let takesBadgeFromUnread: Bool
+    /// Whether a notification that is too large may get a shorter body.
+    public let shrinksBody: Bool
+
+    /// The apps it is for; nil for all.
+    internal let apps: Set<String>?
+    /// The class of the topics that its events come from; nil for any.
+    internal let eventClass: EventClass?
+    internal let conditions: [Condition]
+    /// The kinds of addresses that it names; nil for what its kind is sent to.
+    internal let addressKinds: Set<String>?
+    internal let channel: String?
+    internal let collapse: Template?
+    internal let languages: Languages
+    internal let texts: Texts
+    /// What is shown where something has to be.
+    internal let fallback: Texts
+    internal let image: Template?
+    internal let link: Template?
+    internal let actions: [Action]
+    internal let pointer: Template?
+    internal let thread: Template?
+    internal let category: String?
+    internal let sound: String?
+    internal let badge: Badge
+    internal let data: JSONTemplate?
+    internal let overrides: Overrides
+    internal let sensitive: Set<FieldPath>
+    /// The time zone of devices that name none.
+    internal let timeZone: String
+
+    /// Whether readers in different languages or regions get different texts.
+    public let readsLocale: Bool
+    /// Whether readers in different time zones get different texts.
+    public let readsTimeZone: Bool
+
+    internal init(_ settings: RouteSettings, name: String, line: Int) {
+        self.name = name
+        self.line = line
+        kind = settings.kind
+        importance = settings.importance
+        ttl = settings.ttl
+        preference = settings.preference
+        avoidsDuplicates = settings.avoidsDuplicates
+        androidDisplay = settings.androidDisplay
+        fcmCollapseKey = settings.fcmCollapseKey
+        if case .unread = settings.badge {
+            takesBadgeFromUnread = true
+        } else {
+            takesBadgeFromUnread = false
+        }
+        shrinksBody = settings.shrinksBody
+        apps = settings.apps
+        eventClass = settings.eventClass
+        conditions = settings.conditions
+        addressKinds = settings.addressKinds
+        channel = settings.channel
+        collapse = settings.collapse
+        languages = settings.languages
+        texts = settings.texts
+        fallback = settings.fallback
+        image = settings.image
+        link = settings.link
+        actions = settings.actions
+        pointer = settings.pointer
+        thread = settings.thread
+        category = settings.category
+        sound = settings.sound
+        badge = settings.badge
+        data = settings.data
+        overrides = settings.overrides
+        sensitive = settings.sensitive
+        timeZone = settings.timeZone
+        let texts = settings.localizedTexts
+        let others = (settings.overrides.all + [settings.data].compactMap { $0 })
+            .flatMap(\.templates)
+        let isTranslated = texts.contains { $0.forms.count { $0 != nil } > 1 }
+        readsLocale =
+            isTranslated || texts.contains(where: \.isLocal) || others.contains(where: \.isLocal)
+        readsTimeZone =
+            texts.flatMap(\.templates).contains(where: \.showsTime)
+            || others.contains(where: \.showsTime)
+    }
+
+    /// Whether the event is one of its own; its type fits already.
+    internal func accepts(_ event: borrowing RouteEvent, of eventClass: EventClass) -> Bool {
+        if let apps, !apps.contains(event.app) { return false }
+        if let wanted = self.eventClass, wanted != eventClass { return false }
+        for condition in conditions where !condition.holds(for: event) { return false }
+        return true
+    }
+
+    /// Whether it is sent to addresses of a kind at a gateway.
+    ///
+    /// A call rings where the system lets an app ring: at VoIP addresses of Apple's devices, and
+    /// at the ordinary addresses of all others.
+    public func addresses(kind: String, at gateway: Gateway) -> Bool {
+        if let addressKinds { return addressKinds.contains(kind) }
+        guard self.kind == .call else { return kind == "alert" }
+        return gateway == .apns ? kind == "voip" : kind == "alert"
+    }
+
+    /// The Android channel in an app: the route's, or the app's for that importance.
+    public func channel(in abilities: Configuration.App.Abilities) -> String? {
+        channel ?? abilities.androidChannels[importance]
+    }
+}
+
+/// What a route is compiled from: every setting with its value.
+internal struct RouteSettings {
+    var kind = PushKind.alert
+    var importance = Importance.normal
+    var ttl: TimeSpan?
+    var preference: String?
+    var avoidsDuplicates = false
+    var androidDisplay = Route.AndroidDisplay.system
+    var fcmCollapseKey: String?
+    var shrinksBody = true
+    var apps: Set<String>?
+    var eventClass: EventClass?
+    var conditions: [Condition] = []
+    var addressKinds: Set<String>?
+    var channel: String?
+    var collapse: Template?
+    var languages: Languages
+    var texts = Route.Texts()
+    var fallback = Route.Texts()
+    var image: Template?
+    var link: Template?
+    var actions: [Route.Action] = []
+    var pointer: Template?
+    var thread: Template?
+    var category: String?
+    var sound: String?
+    var badge = Route.Badge.unread
+    var data: JSONTemplate?
+    var overrides = Route.Overrides()
+    var sensitive: Set<FieldPath> = []
+    var timeZone: String
+
+    /// Everything that people read.
+    var localizedTexts: [LocalizedText] {
+        texts.all + fallback.all + actions.map(\.title)
+    }
+}

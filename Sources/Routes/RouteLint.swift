@@ -1,0 +1,125 @@
+// What works and is a mistake nevertheless.
+
+internal import Base
+public import Config
+
+/// A warning about a route, with its place.
+public struct RouteLint: Sendable, Equatable, CustomStringConvertible {
+    /// The file as it was named.
+    public let file: String
+    /// The line, counted from 1.
+    public let line: Int
+    /// The route.
+    public let route: String
+    /// What is doubtful and what to do.
+    public let message: String
+
+    /// `bugle.yaml:12: routes.chat.*: an alert without ttl …`
+    public var description: String { "\(file):\(line): routes.\(route): \(message)" }
+}
+
+extension RouteTable {
+    /// FCM keeps messages apart by at most so many keys for each app on a device.
+    private static let fcmCollapseKeysMax = 4
+
+    /// Everything that is doubtful about the routes, in the order of the file.
+    public func lints(_ configuration: Configuration) -> [RouteLint] {
+        var lints: [RouteLint] = []
+        for route in routes {
+            func add(_ message: String) {
+                lints.append(
+                    RouteLint(file: file, line: route.line, route: route.name, message: message))
+            }
+            lintRoute(route, add)
+            for app in configuration.apps where route.apps?.contains(app.name) ?? true {
+                lintRoute(route, in: app, add)
+            }
+        }
+        return lints + lintCollapseKeys(configuration)
+    }
+
+    private func lintRoute(_ route: Route, _ add: (String) -> Void) {
+        if route.kind == .alert, route.ttl == nil {
+            add("an alert without ttl is shown up to a day late; say how long it is worth showing")
+        }
+        if route.eventClass == .marketing, route.preference == nil {
+            add("marketing without preference: nobody can opt out of it")
+        }
+        for path in route.clearPaths.intersection(route.sensitive).map(\.text).sorted() {
+            add("\(path) is sensitive and goes out in clear; use a pointer to it instead")
+        }
+    }
+
+    private func lintRoute(
+        _ route: Route, in app: Configuration.App, _ add: (String) -> Void
+    ) {
+        guard route.kind == .alert else { return }
+        let abilities = app.abilities
+        if app.fcm != nil, route.channel(in: abilities) == nil {
+            add(
+                "no Android channel in \(app.name): give android_channel, or"
+                    + " apps.\(app.name).android_channels.\(route.importance.rawValue)")
+        }
+        if app.apns != nil, let entitlement = route.entitlement,
+            !abilities.entitlements.contains(entitlement)
+        {
+            add(
+                "importance \(route.importance.rawValue) needs an entitlement that"
+                    + " apps.\(app.name).entitlements does not name; Apple lowers it silently")
+        }
+        for link in [route.link].compactMap({ $0 }) + route.actions.compactMap(\.link) {
+            guard let scheme = link.literalScheme, !abilities.linkSchemes.contains(scheme) else {
+                continue
+            }
+            add("\(scheme): is not one of apps.\(app.name).link_schemes; its events are refused")
+        }
+        if route.image != nil, abilities.imageHosts.isEmpty {
+            add("image without apps.\(app.name).image_hosts: its events are refused")
+        }
+    }
+
+    private func lintCollapseKeys(_ configuration: Configuration) -> [RouteLint] {
+        configuration.apps.filter { $0.fcm != nil }.compactMap { app in
+            let keyed = routes.filter {
+                $0.fcmCollapseKey != nil && $0.apps?.contains(app.name) ?? true
+            }
+            var keys: Set<String> = []
+            for route in keyed {
+                keys.insert(route.fcmCollapseKey ?? "")
+                guard keys.count > Self.fcmCollapseKeysMax else { continue }
+                return RouteLint(
+                    file: file, line: route.line, route: route.name,
+                    message: "fcm_collapse: more than \(Self.fcmCollapseKeysMax) keys in"
+                        + " \(app.name); FCM does not say which of them survive")
+            }
+            return nil
+        }
+    }
+}
+
+extension Route {
+    /// The fields whose values a push carries readably. A pointer names something without saying
+    /// what is in it.
+    fileprivate var clearPaths: Set<FieldPath> {
+        let templates =
+            (texts.all + fallback.all + actions.map(\.title)).flatMap(\.templates)
+            + [image, link, thread].compactMap { $0 } + actions.compactMap(\.link)
+        let json = (overrides.all + [data].compactMap { $0 }).flatMap(\.references)
+        return Set((templates.flatMap(\.references) + json).map(\.path))
+    }
+
+    fileprivate var entitlement: Configuration.App.Abilities.Entitlement? {
+        switch importance {
+        case .timeSensitive: .timeSensitive
+        case .critical: .critical
+        case .passive, .normal, .high: nil
+        }
+    }
+}
+
+extension Template {
+    /// The scheme of an address when the route itself says it.
+    fileprivate var literalScheme: String? {
+        literalStart.firstIndex(of: ":").map { literalStart[..<$0].lowercased() }
+    }
+}

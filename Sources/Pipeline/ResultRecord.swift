@@ -121,7 +121,9 @@ internal enum ResultRecord {
         if let bulkhead {
             object.members(bulkhead.resultMembers.bytes)
         } else {
-            object.members(bulkheadMembers(address.gateway, address.environment).bytes)
+            let members = bulkheadMembers(address.gateway, address.environment)
+            // Its bytes go with it.
+            withExtendedLifetime(members) { object.members(members.bytes) }
         }
         address.withPlatform { object.string("platform", $0) }
         _ = address.withAppVersion { object.string("app_version", $0) }

@@ -93,6 +93,22 @@ import Testing
         #expect(gateway.seen.count == 1)
     }
 
+    @Test func `a target without a way to it has a whole result`() throws {
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
+        for device in 0..<20 {
+            try world.register("i-\(device)", user: "u\(device)", permission: "denied")
+        }
+        try world.start()
+        for device in 0..<20 { try world.publish(id: "e\(device)", user: "u\(device)") }
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 20)
+        #expect(results.allSatisfy { $0.text("reason") == "permission_denied" })
+        #expect(results.allSatisfy { $0.text("address_kind") == "alert" })
+        #expect(results.allSatisfy { $0.text("environment") == "production" })
+        #expect(gateway.seen.isEmpty)
+    }
+
     @Test func `a dead token is told to the invalidations, unless it was registered later`() throws
     {
         let gateway = try ScriptedGateway { _, _ in

@@ -136,7 +136,7 @@ final class World {
     /// Registers a device; its token is derived from its name.
     func register(
         _ install: String, user: String?, gateway: Gateway = .apns,
-        registeredAt: Int64 = 1_735_689_600_000
+        registeredAt: Int64 = 1_735_689_600_000, permission: String = "granted"
     ) throws {
         let parser = JSONParser()
         let owner = user.map { "\"\($0)\"" } ?? "null"
@@ -146,7 +146,8 @@ final class World {
             {"v":1,"app":"shop","install_id":"\(install)","kind":"alert","user_id":\(owner),
              "platform":"\(gateway == .apns ? "ios" : "android")","gateway":"\(gateway.rawValue)",
              "environment":"\(gateway == .apns ? "production" : "none")",
-             "token":"\(Self.token(of: install, gateway: gateway))","version":\(offset + 1),"registered_at":\(registeredAt)}
+             "token":"\(Self.token(of: install, gateway: gateway))","version":\(offset + 1),"registered_at":\(registeredAt),
+             "permission":"\(permission)"}
             """.utf8)
         let record = try key.withUnsafeBytes { key in
             try value.withUnsafeBytes { value in

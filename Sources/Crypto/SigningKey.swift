@@ -28,15 +28,43 @@ public final class SigningKey: @unchecked Sendable {
     ///
     /// Besides parsing, it makes and checks one signature, so that a damaged key is found at
     /// start-up and not at the first push.
-    public init(
+    public convenience init(
         pem text: String, for algorithm: SignatureAlgorithm, setting: String
     ) throws(KeyError) {
-        func refuse(_ problem: String) -> KeyError { KeyError(setting: setting, problem: problem) }
         let pem = try PEM(text, setting: setting)
         guard pem.label.hasSuffix("PRIVATE KEY") else {
-            throw refuse("a private key is needed, but the PEM says '\(pem.label)'")
+            throw KeyError(
+                setting: setting,
+                problem: "a private key is needed, but the PEM says '\(pem.label)'")
         }
-        guard let key = Self.parse(pem.der) else {
+        try self.init(der: pem.der, for: algorithm, setting: setting)
+    }
+
+    /// Takes the 32 bytes of a private scalar of P-256, as VAPID keys are often written;
+    /// `setting` names them in errors.
+    public convenience init(p256Scalar scalar: [UInt8], setting: String) throws(KeyError) {
+        guard scalar.count == 32 else {
+            throw KeyError(
+                setting: setting,
+                problem: "a private scalar has 32 bytes, but there are \(scalar.count)")
+        }
+        guard P256Agreement.isScalar(scalar) else {
+            throw KeyError(
+                setting: setting, problem: "the private scalar is out of the curve's range")
+        }
+        // ECPrivateKey (RFC 5915) with the curve named and the public half left to be computed.
+        let der: [UInt8] =
+            [0x30, 0x31, 0x02, 0x01, 0x01, 0x04, 0x20] + scalar + [
+                0xA0, 0x0A, 0x06, 0x08, 0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x03, 0x01, 0x07,
+            ]
+        try self.init(der: der, for: .es256, setting: setting)
+    }
+
+    private init(
+        der: [UInt8], for algorithm: SignatureAlgorithm, setting: String
+    ) throws(KeyError) {
+        func refuse(_ problem: String) -> KeyError { KeyError(setting: setting, problem: problem) }
+        guard let key = Self.parse(der) else {
             throw refuse(
                 "the private key is damaged or cut short; fetch the file anew and give it whole")
         }

@@ -43,7 +43,44 @@ public final class VerifyingKey: @unchecked Sendable {
         }
     }
 
+    /// Loads a public key from the 65 bytes of an uncompressed point of P-256; nil when they are no
+    /// such.
+    public init?(p256Point bytes: [UInt8]) {
+        guard P256Point(bytes) != nil else { return nil }
+        // SubjectPublicKeyInfo (RFC 5480) of an EC key on P-256, up to the point itself.
+        let der: [UInt8] =
+            [
+                0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x02, 0x01, 0x06,
+                0x08, 0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+            ] + bytes
+        let key = der.withUnsafeBufferPointer { bytes -> OpaquePointer? in
+            var position = bytes.baseAddress
+            return d2i_PUBKEY(nil, &position, bytes.count)
+        }
+        ERR_clear_error()
+        guard let key else { return nil }
+        self.key = key
+        algorithm = .es256
+    }
+
     deinit { EVP_PKEY_free(key) }
+
+    /// The key as an uncompressed point of P-256, 65 bytes; nil for an RSA key.
+    public var p256Point: [UInt8]? {
+        guard algorithm == .es256 else { return nil }
+        var bytes = [UInt8](repeating: 0, count: P256Agreement.pointBytes)
+        bytes[0] = 4
+        for (name, offset) in [(OSSL_PKEY_PARAM_EC_PUB_X, 1), (OSSL_PKEY_PARAM_EC_PUB_Y, 33)] {
+            var number: OpaquePointer?
+            defer { BN_free(number) }
+            guard EVP_PKEY_get_bn_param(key, name, &number) == 1 else { return nil }
+            let isWritten = bytes.withUnsafeMutableBufferPointer { bytes in
+                BN_bn2binpad(number, bytes.baseAddress?.advanced(by: offset), 32) == 32
+            }
+            guard isWritten else { return nil }
+        }
+        return bytes
+    }
 
     /// Whether a signature, in the JOSE form, fits a message.
     public func isValid(_ signature: [UInt8], of message: [UInt8]) -> Bool {

@@ -1,6 +1,7 @@
 // What Swift cannot import from OpenSSL's headers: function-like macros.
 #pragma once
 #include <openssl/bio.h>
+#include <openssl/crypto.h>
 #include <openssl/ssl.h>
 
 // SHA-1 and SHA-256 of two byte ranges in a row, with the state on the stack: one call of a few
@@ -30,3 +31,6 @@ static inline long bugle_ssl_set_server_name(SSL *session, const char *name) {
 static inline void bugle_ssl_ctx_set_read_ahead(SSL_CTX *context) {
     SSL_CTX_set_read_ahead(context, 1);
 }
+
+// Overwrites memory that held a secret; the compiler may not leave it out.
+static inline void bugle_cleanse(void *memory, size_t count) { OPENSSL_cleanse(memory, count); }

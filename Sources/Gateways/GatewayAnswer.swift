@@ -10,18 +10,21 @@ public struct GatewayAnswer {
     public var retryAfter: String?
     /// The value of `date`.
     public var date: String?
+    /// What a header field says about the error, where a gateway has one for that.
+    public var note: String?
     /// The wall clock when the answer was read.
     public var now: UnixMillis
 
     /// An answer.
     public init(
         status: Int, body: UnsafeRawBufferPointer, retryAfter: String? = nil,
-        date: String? = nil, now: UnixMillis
+        date: String? = nil, note: String? = nil, now: UnixMillis
     ) {
         self.status = status
         self.body = body
         self.retryAfter = retryAfter
         self.date = date
+        self.note = note
         self.now = now
     }
 }

@@ -112,6 +112,7 @@ public final class NotificationContent {
 
     /// A word that is there.
     internal struct Entry {
+        let name: StaticString
         let apns: APNsPlace
         let fcm: FCMPlace
         let value: JSONValue
@@ -158,7 +159,8 @@ public final class NotificationContent {
         entries.reserveCapacity(found.count)
         for (row, value) in found {
             let word = Self.words[row]
-            entries.append(Entry(apns: word.apns, fcm: word.fcm, value: value))
+            entries.append(
+                Entry(name: word.name, apns: word.apns, fcm: word.fcm, value: value))
             if case .alert = word.apns { hasAlert = true }
             if case .notification = word.fcm {
                 fcmTextBytes = (fcmTextBytes ?? 0) + (value.stringBytes?.count ?? 0)

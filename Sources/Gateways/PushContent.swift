@@ -59,6 +59,10 @@ public struct PushContent {
     public private(set) var apns: JSONValue?
     /// What is merged into FCM messages last.
     public private(set) var fcm: JSONValue?
+    /// What is merged into web push payloads last.
+    public private(set) var webpush: JSONValue?
+    /// What is merged into Expo messages last.
+    public private(set) var expo: JSONValue?
 
     /// A content without words.
     public init(
@@ -72,7 +76,8 @@ public struct PushContent {
 
     /// Takes the event's words; null counts as absent.
     public mutating func take(
-        notification: JSONValue?, data: JSONValue?, apns: JSONValue? = nil, fcm: JSONValue? = nil
+        notification: JSONValue?, data: JSONValue?, apns: JSONValue? = nil, fcm: JSONValue? = nil,
+        webpush: JSONValue? = nil, expo: JSONValue? = nil
     ) throws(ContentError) {
         self.notification =
             if let notification, !notification.isNull { try NotificationContent(notification) } else
@@ -82,6 +87,8 @@ public struct PushContent {
         self.data = try Self.object(data, "data")
         self.apns = try Self.object(apns, "apns")
         self.fcm = try Self.object(fcm, "fcm")
+        self.webpush = try Self.object(webpush, "webpush")
+        self.expo = try Self.object(expo, "expo")
         if let aps = self.apns?["aps"], !aps.isObject {
             throw ContentError(field: "apns.aps", problem: "must be an object")
         }
@@ -90,6 +97,9 @@ public struct PushContent {
         }
         if let data = self.fcm?["data"], !data.isObject {
             throw ContentError(field: "fcm.data", problem: "must be an object")
+        }
+        if let headers = self.webpush?["headers"], !headers.isObject {
+            throw ContentError(field: "webpush.headers", problem: "must be an object")
         }
     }
 

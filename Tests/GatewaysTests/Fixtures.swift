@@ -59,7 +59,7 @@ struct Event {
         content.unread = value["unread"]?.int64
         try content.take(
             notification: value["notification"], data: value["data"], apns: value["apns"],
-            fcm: value["fcm"])
+            fcm: value["fcm"], webpush: value["webpush"], expo: value["expo"])
     }
 }
 
@@ -121,5 +121,51 @@ struct Built {
         } else {
             false
         }
+    }
+}
+
+/// What web push tests share: the receiver of RFC 8291, section 5, and a key.
+enum Web {
+    static let p256dh =
+        "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
+    static let auth = "BTBZMqHH6r4Tts7J_aSIgg"
+    static let scalar = "q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94"
+
+    static func key(_ id: String = "v1") throws -> VAPIDKey {
+        try VAPIDKey(
+            id: id, text: try KeyPair.generate(for: .es256).privateKeyPEM, setting: "test")
+    }
+
+    static func subscription(
+        _ endpoint: String = "https://push.example.net/send/abc?x=%2b"
+    ) throws -> WebPushSubscription {
+        WebPushSubscription(
+            endpoint: try WebPushEndpoint(Array(endpoint.utf8)),
+            keys: try SubscriptionKeys(p256dh: p256dh, auth: auth))
+    }
+}
+
+func web(
+    _ status: Int, _ body: String, of service: WebPushService = .other, sent: SentRequest? = nil,
+    retryAfter: String? = nil, date: String? = nil, note: String? = nil,
+    now: UnixMillis = newYear
+) -> Verdict {
+    Array(body.utf8).withUnsafeBytes {
+        WebPushVerdict.judge(
+            GatewayAnswer(
+                status: status, body: $0, retryAfter: retryAfter, date: date, note: note, now: now),
+            of: service, sent: sent ?? SentRequest(sentAt: now, registeredAt: UnixMillis(0)))
+    }
+}
+
+func expo(
+    _ status: Int, _ body: String, messages: Int = 1, sent: SentRequest? = nil,
+    retryAfter: String? = nil, now: UnixMillis = newYear
+) -> ExpoAnswer {
+    Array(body.utf8).withUnsafeBytes {
+        ExpoVerdict.judge(
+            GatewayAnswer(status: status, body: $0, retryAfter: retryAfter, now: now),
+            messages: messages,
+            sent: { _ in sent ?? SentRequest(sentAt: now, registeredAt: UnixMillis(0)) })
     }
 }

@@ -217,6 +217,7 @@ class Bugle(Child):
             json.dump({
                 "kafka": {
                     "brokers": broker.bootstrap, "group": "bugle",
+                    "commit": os.environ.get("COMMIT", "plain"),
                     "properties": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}},
                 "redis": {"address": f"127.0.0.1:{redis.port}"},
                 "apps": gateway.apps, "lanes": lanes,

@@ -6,7 +6,8 @@ extension Configuration.Kafka {
     /// Properties that this program sets itself, with the key to use instead if there is one.
     private static let owned: [String: String?] = [
         "bootstrap.servers": "kafka.brokers", "metadata.broker.list": "kafka.brokers",
-        "group.id": "kafka.group", "transactional.id": nil,
+        "group.id": "kafka.group", "transactional.id": "kafka.instance",
+        "transaction.timeout.ms": nil,
         "enable.auto.commit": nil, "enable.auto.offset.store": nil, "auto.offset.reset": nil,
         "partition.assignment.strategy": nil, "enable.idempotence": nil, "acks": nil,
         "request.required.acks": nil, "isolation.level": nil, "partitioner": nil,
@@ -28,7 +29,7 @@ extension Configuration.Kafka {
         group = section.value("group", default: "bugle", name, Configuration.Topics.checked)
         instance = section.value(
             "instance", default: hostName, name, Configuration.Topics.checked)
-        commit = Self.readCommit(&section)
+        commit = section.choice("commit", default: Commit.transactional)
         topics = Configuration.Topics(section.section("topics"))
         properties = Self.readProperties(&section)
         section.finish()
@@ -39,13 +40,6 @@ extension Configuration.Kafka {
             let bare = broker.drop { $0 == " " }
             return HostPort(String(bare), defaultPort: 9092) != nil
         }
-    }
-
-    private static func readCommit(_ section: inout ConfigurationSection) -> Commit {
-        section.value(
-            "commit", default: .plain,
-            "plain; transactional commits are not offered by this version"
-        ) { Commit(rawValue: $0) }
     }
 
     private static func readProperties(_ section: inout ConfigurationSection) -> [Property] {

@@ -192,6 +192,9 @@ extension Configuration {
     public struct Kafka: Sendable {
         /// How results and offsets are committed.
         public enum Commit: String, Sendable, CaseIterable {
+            /// Results and offsets in one transaction: a reader of committed records sees every
+            /// outcome once, whatever crashes.
+            case transactional
             /// Results first, offsets after them: after a crash an outcome may appear twice.
             case plain
         }
@@ -214,9 +217,10 @@ extension Configuration {
         public var brokers: String
         /// The consumer group; default `bugle`.
         public var group: String
-        /// This replica's name within the group; default the host name.
+        /// This replica's name within the group, which no other replica may have; default the host
+        /// name.
         public var instance: String
-        /// The commit mode; default `plain`.
+        /// The commit mode; default `transactional`.
         public var commit: Commit
         /// The topics.
         public var topics: Topics

@@ -69,20 +69,29 @@ final class ClientConfiguration {
     /// Creates the client. Its events arrive on its queues; its log lines too when somebody wants
     /// them, otherwise nowhere: librdkafka's default would write them to stderr.
     func makeClient(
-        _ type: rd_kafka_type_t, events: Int32
+        _ type: rd_kafka_type_t, events: Int32, failures: DeliveryFailures? = nil
     ) throws(KafkaError) -> ClientHandle {
         let wantsLog = configuration.log != nil
         if wantsLog { try set("log.queue", "true") }
         guard let conf else { throw KafkaError(RD_KAFKA_RESP_ERR__STATE) }
         rd_kafka_conf_set_log_cb(conf, nil)
         rd_kafka_conf_set_events(conf, events | (wantsLog ? RD_KAFKA_EVENT_LOG : 0))
+        if let failures {
+            // Called inside the transactional calls, on the thread that makes them; the handle keeps
+            // the object until the client is gone.
+            rd_kafka_conf_set_opaque(conf, Unmanaged.passUnretained(failures).toOpaque())
+            rd_kafka_conf_set_dr_msg_cb(conf) { _, message, opaque in
+                guard let message, let opaque else { return }
+                Unmanaged<DeliveryFailures>.fromOpaque(opaque).takeUnretainedValue().add(message)
+            }
+        }
         var text = [CChar](repeating: 0, count: Limits.errorTextBytes)
         guard let client = rd_kafka_new(type, conf, &text, text.count) else {
             throw KafkaError(RD_KAFKA_RESP_ERR__INVALID_ARG, "kafka: " + Self.string(text))
         }
         self.conf = nil  // librdkafka owns it now
         if wantsLog { rd_kafka_set_log_queue(client, nil) }
-        return ClientHandle(client, log: configuration.log)
+        return ClientHandle(client, log: configuration.log, failures: failures)
     }
 
     private func set(_ name: String, _ value: String) throws(KafkaError) {

@@ -12,9 +12,16 @@ final class ClientHandle: @unchecked Sendable {
     let pointer: OpaquePointer
     private let log: (@Sendable (KafkaLogLine) -> Void)?
 
-    init(_ pointer: OpaquePointer, log: (@Sendable (KafkaLogLine) -> Void)?) {
+    /// What the client's callback writes to.
+    private let failures: DeliveryFailures?
+
+    init(
+        _ pointer: OpaquePointer, log: (@Sendable (KafkaLogLine) -> Void)?,
+        failures: DeliveryFailures? = nil
+    ) {
         self.pointer = pointer
         self.log = log
+        self.failures = failures
     }
 
     deinit {

@@ -129,6 +129,14 @@ struct CommitLedger {
         }
     }
 
+    /// The assignments of a group whose books are open.
+    func openPlaces(group: Int) -> [(epoch: Epoch, place: TopicPartition)] {
+        partitions.compactMap { partition in
+            guard let partition, partition.group == group else { return nil }
+            return (partition.epoch, partition.place)
+        }
+    }
+
     /// The number of events of an assignment that wait for delivery.
     func unsettled(_ epoch: Epoch) -> Int {
         indexOf[epoch].flatMap { partitions[$0]?.unsettled } ?? 0

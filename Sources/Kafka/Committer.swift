@@ -1,5 +1,6 @@
-// The only producer of the dispatcher and the only one who commits: results first, offsets after
-// them. Lanes post batches and never wait; they ask `hasRoom` before they read more.
+// The only producer of the dispatcher and the only one who commits: results and offsets in one
+// transaction, or results first and offsets after them. Lanes post batches and never wait; they ask
+// `hasRoom` before they read more.
 
 public import Base
 internal import Synchronization
@@ -15,6 +16,10 @@ public enum CommitterEvent: Sendable {
     case producerRebuilt(KafkaError)
     /// The producer reports trouble: credentials, brokers out of reach.
     case producerError(KafkaError)
+    /// A step of a transaction failed. What it carries is kept, and committed with the next one.
+    case transactionFailed(KafkaError, during: String)
+    /// No transaction can be made any more: the process has to end.
+    case ended(CommitterFailure)
 }
 
 /// Counters since the start.
@@ -31,8 +36,20 @@ public struct CommitterStatistics: Sendable, Equatable {
     public var rebuilds: UInt64 = 0
 }
 
+/// How results and offsets are committed.
+public enum CommitMode: Sendable, Equatable {
+    /// Offsets follow delivered results. After a crash results may be there twice.
+    case plain
+    /// Both in one transaction: a reader with `isolation.level=read_committed` sees every result
+    /// once, whatever crashes. `instance` is this process' name among the replicas of `group`: no
+    /// two may have the same.
+    case transactional(group: String, instance: String)
+}
+
 /// Settings of the committer.
 public struct CommitterConfiguration: Sendable {
+    /// How it commits.
+    public var mode = CommitMode.plain
     /// The topics it may write to.
     public var topics: [String]
     /// The producer's settings.
@@ -66,18 +83,42 @@ public final class Committer: Sendable {
         topics = settings.topics
         outboxRecords = settings.outboxRecords
         outboxBytes = settings.outboxBytes
+        var names: TransactionNames?
+        if case .transactional(let group, let instance) = settings.mode {
+            names = TransactionNames(group: group, instance: instance)
+        }
         let producer = try RecordProducer(
-            configuration, settings.producer, topics: settings.topics)
+            configuration, settings.producer, topics: settings.topics, transactions: names)
         let inbox = CommitterInbox(wakes: producer.queue)
         self.inbox = inbox
         let parts = Parts(producer: producer)
-        ended = try ControlThread.start(name: "committer") {
-            CommitterSession(
-                configuration: configuration, settings: settings, producer: parts.producer,
-                inbox: inbox, time: time
-            ).run()
+        ended = try ControlThread.start(name: "committer") { [names] in
+            if let names {
+                TransactionSession(
+                    configuration: configuration, settings: settings, producer: parts.producer,
+                    names: names, inbox: inbox, time: time
+                ).run()
+            } else {
+                inbox.noteReady()
+                CommitterSession(
+                    configuration: configuration, settings: settings, producer: parts.producer,
+                    inbox: inbox, time: time
+                ).run()
+            }
         }
     }
+
+    /// Waits until the first transaction can be made; false when that took longer. Plain mode is
+    /// ready at once. Throws why none will ever be made, when that is known by then.
+    public func waitUntilReady(upTo span: TimeSpan) throws(CommitterFailure) -> Bool {
+        let isReady = inbox.waitUntilReady(by: SystemTime.shared.monotonic + span)
+        if let failure = inbox.failure { throw failure }
+        return isReady
+    }
+
+    /// Why nothing is committed any more: another process has this one's name, or the broker offers
+    /// no transactions. The process should end.
+    public var failure: CommitterFailure? { inbox.failure }
 
     /// Carries the producer to the thread that will own it.
     private struct Parts: @unchecked Sendable {
@@ -104,6 +145,7 @@ public final class Committer: Sendable {
     public var hasRoom: Bool {
         let backlog = inbox.backlog
         return backlog.records < outboxRecords && backlog.bytes < outboxBytes
+            && !inbox.isEnded
     }
 
     /// Records and bytes posted and not delivered.

@@ -20,6 +20,10 @@ final class CommitterInbox: Sendable {
         var spares: [OutboxBatch] = []
         /// The queue the committer waits on; replaced with the producer.
         var wakes: ClientQueue
+        /// Whether it was woken since it last took everything.
+        var isWoken = false
+        /// Whether batches can wait for what wakes it next.
+        var isLulled = false
     }
 
     private let state: Mutex<State>
@@ -27,6 +31,9 @@ final class CommitterInbox: Sendable {
     private let bytes = Atomic<Int>(0)
     private let turn = Atomic<Int64>(0)
     private let clean = Atomic<Bool>(false)
+    private let ready = Latch()
+    private let ended = Atomic<Bool>(false)
+    private let failed = Mutex<CommitterFailure?>(nil)
     let statistics = Mutex(CommitterStatistics())
     let committed = Mutex<[TopicPartition: Int64]>([:])
 
@@ -35,21 +42,33 @@ final class CommitterInbox: Sendable {
     func post(_ batch: OutboxBatch) {
         records.add(batch.recordCount, ordering: .relaxed)
         bytes.add(batch.byteCount, ordering: .relaxed)
-        post(.batch(batch))
+        post(.batch(batch), canWait: true)
     }
 
-    /// Only the first message wakes: the rest is found by the same turn. It does so outside of the
-    /// lock, which the woken thread asks for first of all.
-    func post(_ message: CommitterMessage) {
-        let sleeper = state.withLock { state in
+    /// One wake-up is enough: the rest is found by the same turn. It is given outside of the lock,
+    /// which the woken thread asks for first of all.
+    func post(_ message: CommitterMessage, canWait: Bool = false) {
+        let sleeper: ClientQueue? = state.withLock { state in
             state.messages.append(message)
-            return state.messages.count == 1 ? state.wakes : nil
+            guard !state.isWoken, !(canWait && state.isLulled) else { return nil }
+            state.isWoken = true
+            return state.wakes
         }
         sleeper?.wake()
     }
 
+    /// Lets batches come without a wake-up, or no longer. False when there are messages to take
+    /// that woke nobody.
+    func setLulled(_ isLulled: Bool) -> Bool {
+        state.withLock { state in
+            state.isLulled = isLulled
+            return isLulled || state.isWoken || state.messages.isEmpty
+        }
+    }
+
     func takeAll() -> [CommitterMessage] {
         state.withLock { state in
+            state.isWoken = false
             guard !state.messages.isEmpty else { return [] }
             let taken = state.messages
             state.messages = []
@@ -81,6 +100,23 @@ final class CommitterInbox: Sendable {
 
     func noteTurn(at now: MonotonicTime) { turn.store(now.nanos, ordering: .relaxed) }
     var lastTurn: MonotonicTime { MonotonicTime(nanos: turn.load(ordering: .relaxed)) }
+
+    /// Transactions can be made; said once or more.
+    func noteReady() { ready.open() }
+
+    /// None can be made any more.
+    func note(_ failure: CommitterFailure) {
+        failed.withLock { $0 = failure }
+        ended.store(true, ordering: .relaxed)
+        ready.open()
+    }
+
+    var isEnded: Bool { ended.load(ordering: .relaxed) }
+
+    var failure: CommitterFailure? { failed.withLock { $0 } }
+
+    /// Waits for either word; false when none came in time.
+    func waitUntilReady(by deadline: MonotonicTime) -> Bool { ready.wait(until: deadline) }
 
     func noteCleanEnd() { clean.store(true, ordering: .releasing) }
     var endedCleanly: Bool { clean.load(ordering: .acquiring) }

@@ -1,28 +1,11 @@
 // One turn after the other on the committer's thread: take what was posted, hand records over, take
 // delivery reports, commit what they settle, answer those who wait for that.
-//
-// A later mode that writes results and offsets in one transaction fits here: batches would be held
-// instead of handed over at once, and the commit would produce them between begin and end; ledger,
-// batches, flush and stop stay what they are.
 
 internal import Base
 internal import Glibc
 
 /// Confined to the committer's thread.
 final class CommitterSession {
-    /// Somebody waits until assignments are delivered and committed, or only until no commit for
-    /// them is on its way.
-    private struct Flush {
-        var epochs: [Epoch]
-        var group: Int?
-        /// From here on no delivery is waited for any more.
-        var settleBy: MonotonicTime
-        var deadline: MonotonicTime
-        var commits: Bool
-        var isStale = false
-        var completion: @Sendable () -> Void
-    }
-
     private let settings: CommitterConfiguration
     private let inbox: CommitterInbox
     private let time: any TimeSource
@@ -30,7 +13,7 @@ final class CommitterSession {
     private let commits: OffsetCommits
     private var ledger = CommitLedger()
     private var groupOf: [Epoch: Int] = [:]
-    private var flushes: [Flush] = []
+    private var flushes: [PendingFlush] = []
     private var nextCommit = MonotonicTime(nanos: 0)
     /// Something was settled or a floor rose since the last look at what is due.
     private var isDirty = false
@@ -83,22 +66,22 @@ final class CommitterSession {
         case .batch(let batch): take(batch)
         case .assigned(let partitions, let consumer): open(partitions, consumer)
         case .flush(let epochs, let deadline, let completion):
-            let reserve = min(Limits.flushCommitReserve, (deadline - time.monotonic) / 2)
             flushes.append(
-                Flush(
-                    epochs: epochs, group: epochs.lazy.compactMap { self.groupOf[$0] }.first,
-                    settleBy: deadline - reserve, deadline: deadline, commits: true,
-                    completion: completion))
+                PendingFlush(
+                    committing: epochs, of: group(of: epochs), now: time.monotonic,
+                    deadline: deadline, completion: completion))
         case .discard(let epochs, let completion):
             // The group thread took them off its table: no request names them any more.
-            let deadline = time.monotonic + Limits.lostSettle
             flushes.append(
-                Flush(
-                    epochs: epochs, group: epochs.lazy.compactMap { self.groupOf[$0] }.first,
-                    settleBy: deadline, deadline: deadline, commits: false,
+                PendingFlush(
+                    discarding: epochs, of: group(of: epochs), now: time.monotonic,
                     completion: completion))
         case .stop(let deadline): stopBy = min(stopBy ?? deadline, deadline)
         }
+    }
+
+    private func group(of epochs: [Epoch]) -> Int? {
+        epochs.lazy.compactMap { self.groupOf[$0] }.first
     }
 
     private func take(_ batch: OutboxBatch) {
@@ -163,7 +146,7 @@ final class CommitterSession {
     }
 
     private func advanceFlushes(at now: MonotonicTime) {
-        var waiting: [Flush] = []
+        var waiting: [PendingFlush] = []
         for flush in flushes {
             if isDone(flush, at: now) {
                 for epoch in flush.epochs { remember(epoch, at: now) }
@@ -176,7 +159,7 @@ final class CommitterSession {
         flushes = waiting
     }
 
-    private func isDone(_ flush: Flush, at now: MonotonicTime) -> Bool {
+    private func isDone(_ flush: PendingFlush, at now: MonotonicTime) -> Bool {
         guard now < flush.deadline, let group = flush.group else { return true }
         let isSettled = flush.epochs.allSatisfy { ledger.unsettled($0) == 0 }
         guard isSettled || now >= flush.settleBy, commits.isIdle(group) else { return false }

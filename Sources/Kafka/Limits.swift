@@ -67,6 +67,18 @@ enum Limits {
     /// a byte for each offset, or some bytes for each event where offsets have large holes.
     static let offsetWindow: Int64 = 20_000
     static let offsetWindowEvents = 256
+    /// A transaction older than this is ended by the broker.
+    static let transactionTimeout = TimeSpan.seconds(10)
+    /// Records and bytes beyond which a transaction takes no further batch.
+    static let transactionRecords = 10_000
+    static let transactionBytes = 8 * 1024 * 1024
+    /// Longest wait in one call that takes the transactional id over.
+    static let transactionInitialise = TimeSpan.seconds(5)
+    /// Longest wait for room in the producer's queue, and for the offsets to be taken.
+    static let transactionProduce = TimeSpan.seconds(5)
+    static let transactionOffsets = TimeSpan.seconds(3)
+    /// Longest pause between two calls when they keep failing.
+    static let transactionPauseMax = TimeSpan.seconds(2)
     /// Messages taken from a partition queue before their records are handed out.
     static let consumeChunk = 256
     /// How long a thread that was told to stop is waited for beyond its own deadline.

@@ -30,6 +30,14 @@ public final class MockCluster: @unchecked Sendable {
         case heartbeat = 12
         /// Obtaining a producer id.
         case initProducerID = 22
+        /// Adding partitions to a transaction.
+        case addPartitionsToTransaction = 24
+        /// Adding a group's offsets to a transaction.
+        case addOffsetsToTransaction = 25
+        /// Ending a transaction.
+        case endTransaction = 26
+        /// Committing offsets within a transaction.
+        case transactionOffsetCommit = 28
     }
 
     /// Errors a broker can be made to answer with.
@@ -56,6 +64,12 @@ public final class MockCluster: @unchecked Sendable {
         case clusterUnauthorized
         /// The producer's numbering broke.
         case outOfOrderSequence
+        /// Another producer has the transactional id.
+        case producerFenced
+        /// The transaction is not in a state for this.
+        case invalidTransactionState
+        /// An earlier step of the transaction is still on its way.
+        case concurrentTransactions
 
         var code: rd_kafka_resp_err_t {
             switch self {
@@ -69,6 +83,9 @@ public final class MockCluster: @unchecked Sendable {
             case .tooLarge: RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
             case .topicUnauthorized: RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
             case .clusterUnauthorized: RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED
+            case .producerFenced: RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH
+            case .invalidTransactionState: RD_KAFKA_RESP_ERR_INVALID_TXN_STATE
+            case .concurrentTransactions: RD_KAFKA_RESP_ERR_CONCURRENT_TRANSACTIONS
             case .outOfOrderSequence: RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER
             }
         }
@@ -103,6 +120,11 @@ public final class MockCluster: @unchecked Sendable {
     public func push(_ faults: [Fault], to request: Request) {
         var codes = faults.map(\.code)
         rd_kafka_mock_push_request_errors_array(cluster, request.rawValue, codes.count, &codes)
+    }
+
+    /// Makes the brokers forget a kind of request, as if they were too old for it.
+    public func withdraw(_ request: Request) {
+        rd_kafka_mock_set_apiversion(cluster, request.rawValue, -1, -1)
     }
 
     /// Takes back errors that were not answered yet.

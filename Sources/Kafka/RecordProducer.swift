@@ -46,17 +46,24 @@ final class RecordProducer {
     let queue: ClientQueue
     /// Records the instance may hold at once.
     let capacity: Int
-    private let client: ClientHandle
+    let client: ClientHandle
+    /// Of a transactional producer, which tells only of what failed.
+    let failures: DeliveryFailures?
     private let topics: [OpaquePointer]
     private let messages: UnsafeMutablePointer<rd_kafka_message_t>
 
     init(
-        _ configuration: KafkaConfiguration, _ settings: ProducerConfiguration, topics: [String]
+        _ configuration: KafkaConfiguration, _ settings: ProducerConfiguration, topics: [String],
+        transactions: TransactionNames? = nil
     ) throws(KafkaError) {
         let builder = ClientConfiguration(configuration)
-        try builder.apply(settings.properties, fixed: settings.fixed)
+        try builder.apply(
+            settings.properties, fixed: settings.fixed + (transactions?.fixed ?? []))
+        failures = transactions.map { _ in DeliveryFailures() }
         client = try builder.makeClient(
-            RD_KAFKA_PRODUCER, events: RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR)
+            RD_KAFKA_PRODUCER,
+            events: RD_KAFKA_EVENT_ERROR | (transactions == nil ? RD_KAFKA_EVENT_DR : 0),
+            failures: failures)
         queue = try ClientQueue.main(of: client)
         capacity =
             configuration.properties["queue.buffering.max.messages"].flatMap { Int($0) }
@@ -148,6 +155,9 @@ final class RecordProducer {
             rd_kafka_event_destroy(event)
         }
     }
+
+    /// The fatal error of the instance, if it has one.
+    var fatalError: KafkaError? { client.fatalError }
 
     /// Makes every record inside come back with a report, those on the wire included.
     func purge() {

@@ -117,11 +117,19 @@ internal final class AlarmLog: Sendable {
             ])
     }
 
+    func assignment(_ what: String, _ count: Int) {
+        log.info(what, ["partitions": LogValue(count)])
+    }
+
     func groupError(_ error: KafkaError) {
         group.error("the consumer group reports trouble", ["reason": LogValue(describing: error)])
     }
 
     func committer(_ event: CommitterEvent) {
+        if case .ended(let failure) = event {
+            log.error("nothing is committed any more: \(failure)")
+            return
+        }
         group.warning("the committer reports trouble", ["reason": LogValue("\(event)")])
     }
 }

@@ -32,10 +32,12 @@ internal final class Assignments: AssignmentHandler {
             $0.wasAssigned = true
             $0.fatalError = nil
         }
+        alarms.assignment("partitions assigned", partitions.count)
         for partition in partitions { lane(of: partition).assign(partition) }
     }
 
     func revoked(_ partitions: [PartitionAssignment], ticket: RevokeTicket) {
+        alarms.assignment("partitions revoked", partitions.count)
         state.withLock { $0.count -= partitions.count }
         let groups = Dictionary(grouping: partitions) { Int($0.place.partition) % lanes.count }
         guard !groups.isEmpty else { return ticket.finish() }
@@ -47,6 +49,7 @@ internal final class Assignments: AssignmentHandler {
     }
 
     func lost(_ partitions: [PartitionAssignment]) {
+        alarms.assignment("partitions lost", partitions.count)
         state.withLock { $0.count -= partitions.count }
         let groups = Dictionary(grouping: partitions) { Int($0.place.partition) % lanes.count }
         for (lane, leaving) in groups { lanes[lane].forget(Set(leaving.map(\.epoch))) }

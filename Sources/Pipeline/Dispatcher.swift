@@ -17,6 +17,8 @@ public struct DispatcherSettings: Sendable {
     public var group: GroupConfiguration
     /// The producer.
     public var producer = ProducerConfiguration()
+    /// How results and offsets are committed.
+    public var commit = CommitMode.plain
     /// The events topics with their classes.
     public var eventTopics: [(name: String, eventClass: EventClass)]
     /// Where results go.
@@ -96,12 +98,15 @@ public enum DispatcherError: Error, CustomStringConvertible {
     case missingTopics([String])
     /// Topics whose number of partitions is not that of the first events topic, named.
     case partitionCounts([String], expected: Int32)
+    /// No transaction can be made.
+    case committer(CommitterFailure)
 
     /// What is wrong and what to do.
     public var description: String {
         switch self {
         case .kafka(let error): "Kafka: \(error)"
         case .system(let text): text
+        case .committer(let failure): "Kafka: \(failure)"
         case .missingTopics(let names):
             "topics do not exist: \(names.joined(separator: ", ")); run `bugle topics apply`"
         case .partitionCounts(let names, let expected):
@@ -131,12 +136,20 @@ public final class Dispatcher: Sendable {
         drainDeadline = settings.group.drainDeadline
         do throws(KafkaError) {
             var committing = CommitterConfiguration(topics: settings.outputTopics)
+            committing.mode = settings.commit
             committing.producer = settings.producer
             committing.onEvent = { alarms.committer($0) }
             committer = try Committer(settings.kafka, committing)
             consumer = try Consumer(settings.kafka, group: settings.group)
         } catch {
             throw .kafka(error)
+        }
+        // What is refused is said before a group is joined. A coordinator that does not answer yet
+        // is waited for in the background.
+        do throws(CommitterFailure) {
+            _ = try committer.waitUntilReady(upTo: Self.firstTransaction)
+        } catch {
+            throw .committer(error)
         }
         guard
             let laneSettings = LaneSettings(settings, counts: counts, committer: committer)
@@ -171,6 +184,12 @@ public final class Dispatcher: Sendable {
         return left && delivered && open == 0
     }
 
+    /// How long the start waits for the first answer of the transactions' coordinator.
+    private static let firstTransaction = TimeSpan.seconds(10)
+
+    /// Why nothing is committed any more and the process has to end; nil while all is well.
+    public var failure: String? { committer.failure?.description }
+
     /// How many partitions are assigned to this process.
     public var assignedPartitions: Int { assignments.count }
 
@@ -184,6 +203,7 @@ public final class Dispatcher: Sendable {
     public var hindrances: [String] {
         var reasons: [String] = []
         if !assignments.wasAssigned { reasons.append("no partitions are assigned yet") }
+        if let text = failure { reasons.append(text) }
         if let text = assignments.fatalError { reasons.append("the consumer group: \(text)") }
         for lane in lanes {
             if let text = lane.indexHindrance, !reasons.contains(text) { reasons.append(text) }

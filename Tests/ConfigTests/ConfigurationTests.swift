@@ -33,7 +33,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
         #expect(configuration.kafka.brokers == "localhost:9092")
         #expect(configuration.kafka.group == "bugle")
         #expect(!configuration.kafka.instance.isEmpty)
-        #expect(configuration.kafka.commit == .plain)
+        #expect(configuration.kafka.commit == .transactional)
         let topics = configuration.kafka.topics
         #expect(topics.events == [.init(name: "push.events", eventClass: .transactional)])
         #expect(topics.devices == "push.devices" && topics.deadLetters == "push.events-dlt")
@@ -283,12 +283,11 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
             faults(minimal, [:]).first?.hasSuffix("the environment variable SA is not set") == true)
     }
 
-    @Test func `a mode that is not offered says so`() {
-        let text = "kafka: {brokers: \"a:1\", commit: transactional}\n" + minimal.dropFirst(33)
+    @Test func `an unknown commit mode names the known ones`() {
+        let text = "kafka: {brokers: \"a:1\", commit: exactly}\n" + minimal.dropFirst(33)
         #expect(
             faults(text) == [
-                "bugle.yaml:1: kafka.commit: expected plain; transactional commits are not offered"
-                    + " by this version"
+                "bugle.yaml:1: kafka.commit: expected one of transactional, plain"
             ])
     }
 

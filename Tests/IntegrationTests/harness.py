@@ -284,7 +284,7 @@ def yaml(value, depth=0):
 class World:
     """Everything that one test class needs. Stop it with `close`."""
 
-    def __init__(self, faults=None, drain_deadline="20s", properties=None):
+    def __init__(self, faults=None, drain_deadline="20s", properties=None, commit="transactional"):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bugle-test-"))
         self.parts = []
         self.dispatcher = None
@@ -297,7 +297,7 @@ class World:
             self.config = self.folder / "bugle.yaml"
             self.settings = {
                 "kafka": {
-                    "brokers": self.kafka.address, "group": GROUP, "commit": "plain",
+                    "brokers": self.kafka.address, "group": GROUP, "commit": commit,
                     "topics": {
                         "events": EVENTS, "devices": DEVICES, "invalidations": INVALIDATIONS,
                         "results": RESULTS, "dead_letters": DEAD_LETTERS},
@@ -542,10 +542,11 @@ class WorldTest(unittest.TestCase):
     faults = None
     drain_deadline = "20s"
     kafka_properties = None
+    commit = "transactional"
 
     @classmethod
     def setUpClass(cls):
-        cls.world = World(cls.faults, cls.drain_deadline, cls.kafka_properties)
+        cls.world = World(cls.faults, cls.drain_deadline, cls.kafka_properties, cls.commit)
         cls.addClassCleanup(cls.world.close)
         cls.world.apply_topics()
         cls.world.start()

@@ -1,13 +1,14 @@
 """Nothing is lost: 20,000 events flow while the process is killed at random moments.
 
-An independent reader of the topics then finds an outcome for every target of every event."""
+An independent reader of the topics then finds an outcome for every target of every event; with
+transactional commits it finds each exactly once."""
 
 import collections
 import random
 
 import harness
 from contract import errors
-from harness import DEAD_LETTERS, EVENTS, RESULTS, event, wait_until
+from harness import DEAD_LETTERS, EVENTS, event, wait_until
 
 COUNT = 20_000
 USERS = 2_000
@@ -18,6 +19,7 @@ SETTLE_TIMEOUT = 300  # seconds, for what is left after the last kill
 
 
 class Kill(harness.WorldTest):
+    commit = "plain"
     faults = harness.dead_tokens("dead", latency_ms=(1, 20))
     # A static member takes its partitions back at once. This broker also never forgets a dynamic
     # member that went without a word, which real brokers do after the session time-out.
@@ -34,17 +36,16 @@ class Kill(harness.WorldTest):
         alive, dead = collections.defaultdict(set), collections.defaultdict(set)
         devices = self.make_devices(generator, alive, dead)
         world.register(devices)
-        results_before = kafka.count(RESULTS)
+        events_before = self.committed_events()
 
         users = self.publish(generator)
-        targets = sum(max(1, len(alive[user])) for user in users.values())
         moments = sorted(generator.uniform(0.03, 0.9) for _ in range(KILLS))
         for moment in moments:
-            wanted = results_before + int(moment * targets)
+            wanted = events_before + int(moment * len(users))
             wait_until(
-                lambda: kafka.count(RESULTS) >= wanted, 120,
-                lambda: f"{wanted} results, there are {kafka.count(RESULTS)}\n{world.tail()}")
-            # Not always just after results have come: anywhere between two commits.
+                lambda: self.committed_events() >= wanted, 120,
+                lambda: f"{wanted} events, there are {self.committed_events()}\n{world.tail()}")
+            # Not always just after a commit: anywhere between two of them.
             harness.pause(generator.uniform(0, 0.4))
             world.kill()
             world.start()
@@ -53,7 +54,14 @@ class Kill(harness.WorldTest):
 
         self.check_ledger(users, alive, dead)
         self.check_dead_letters()
+        self.check_once()
         self.assertTrue(kafka.is_settled())
+
+    def committed_events(self):
+        return sum(max(0, offset) for offset in self.world.kafka.committed().values())
+
+    def check_once(self):
+        """With plain commits a reader counts distinct results."""
 
     def make_devices(self, generator, alive, dead):
         devices = []
@@ -133,3 +141,19 @@ class Kill(harness.WorldTest):
                 int(letter.headers["bugle-original-partition"]),
                 int(letter.headers["bugle-original-offset"])))
         self.assertEqual(found, poison)
+
+
+class KillTransactional(Kill):
+    """A reader of committed records never sees an outcome twice, whatever crashes."""
+
+    commit = "transactional"
+
+    def check_once(self):
+        seen = collections.Counter(result["result_id"] for result in self.world.results())
+        twice = [name for name, times in seen.items() if times > 1]
+        self.assertEqual(twice[:5], [], f"{len(twice)} results are there twice")
+        letters = collections.Counter(
+            tuple(letter.headers[f"bugle-original-{part}"] for part in ("partition", "offset"))
+            for letter in self.world.dead_letters())
+        twice = [position for position, times in letters.items() if times > 1]
+        self.assertEqual(twice, [], "dead letters are there twice")

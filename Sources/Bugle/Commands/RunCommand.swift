@@ -44,9 +44,18 @@ internal enum RunCommand: Command {
                 "roles": LogValue(roles.map(\.rawValue).sorted().joined(separator: ",")),
                 "admin_port": LogValue(service.adminPort),
             ])
-        waitForTheEnd(log)
+        guard waitForTheEnd(service, log) else {
+            // What is open cannot be committed here; whoever has the partitions next does it.
+            _ = service.stop(deadline: SystemTime.shared.monotonic + failedStop)
+            return .failed
+        }
         return drain(service, within: configuration.drainDeadline, log)
     }
+
+    /// Time to leave the group when the process cannot go on.
+    private static let failedStop = TimeSpan.seconds(5)
+    /// How often it is asked whether the process can go on.
+    private static let failureInterval = TimeSpan.milliseconds(500)
 
     private static func roles(_ arguments: Arguments) throws(Failure) -> Set<Configuration.Role>? {
         guard let text = arguments.text("roles") else { return nil }
@@ -61,12 +70,14 @@ internal enum RunCommand: Command {
         return roles
     }
 
-    private static func waitForTheEnd(_ log: Log) {
+    /// True when a signal asks for the end, false when the process cannot go on.
+    private static func waitForTheEnd(_ service: PushService, _ log: Log) -> Bool {
         while true {
-            let signal = ProcessSignals.wait()
+            guard service.failure == nil else { return false }
+            guard let signal = ProcessSignals.wait(upTo: failureInterval) else { continue }
             guard signal == SIGHUP else {
                 log.info("draining", ["signal": LogValue(ProcessSignals.name(signal))])
-                return
+                return true
             }
             log.info("SIGHUP: this version reads its configuration at start only; restart it")
         }

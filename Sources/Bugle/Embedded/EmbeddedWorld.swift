@@ -103,12 +103,13 @@ internal final class EmbeddedWorld {
         return isDrained
     }
 
-    /// The sections besides `apps`. Short times suit a broker that answers from the same process
+    /// The sections besides `apps`. The embedded broker forgets what a transaction commits. Short times suit a broker that answers from the same process
     /// and waits for them before it hands out partitions.
     private static func settings(brokers: String, lanes: Int?, adminPort: UInt16) -> String {
         """
         kafka:
           brokers: \(brokers)
+          commit: plain
           properties:
             session.timeout.ms: 6000
             heartbeat.interval.ms: 300

@@ -10,10 +10,15 @@ extension DispatcherSettings {
     internal init(_ configuration: Configuration, kafka: KafkaConfiguration) {
         var group = GroupConfiguration(groupID: configuration.kafka.group)
         group.drainDeadline = configuration.drainDeadline
+        group.commitMetadata = configuration.kafka.instance
         let topics = configuration.kafka.topics
         self.init(
             kafka: kafka, group: group,
             eventTopics: topics.events.map { ($0.name, $0.eventClass) })
+        if configuration.kafka.commit == .transactional {
+            commit = .transactional(
+                group: configuration.kafka.group, instance: configuration.kafka.instance)
+        }
         resultsTopic = topics.results
         invalidationsTopic = topics.invalidations
         deadLettersTopic = topics.deadLetters

@@ -58,6 +58,9 @@ internal final class PushService: Sendable {
     /// Why the process is not ready; empty when it is.
     var hindrances: [String] { watched.hindrances }
 
+    /// Why the process has to end; nil while it can work.
+    var failure: String? { dispatcher?.failure }
+
     /// The latencies from consumption to settlement.
     func latencies() -> LatencyHistogram { dispatcher?.latencies() ?? LatencyHistogram() }
 

@@ -214,6 +214,7 @@ final class TestMember {
 final class Reports: Sendable {
     private let events = Mutex<[CommitterEvent]>([])
     func add(_ event: CommitterEvent) { events.withLock { $0.append(event) } }
+    var all: [CommitterEvent] { events.withLock { $0 } }
     var commitErrors: [KafkaError] {
         events.withLock { events in
             events.compactMap { if case .commitFailed(let error, _) = $0 { error } else { nil } }

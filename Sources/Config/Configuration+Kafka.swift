@@ -90,6 +90,7 @@ extension Configuration.Topics {
         results = name("results", "push.results")
         deadLetters = name("dead_letters", "push.events-dlt")
         retry = name("retry", "push.events-retry")
+        parked = name("parked", "push.events-parked")
         section.finish()
         checkUses(section)
     }
@@ -99,7 +100,7 @@ extension Configuration.Topics {
         let uses =
             events.map { ("events", $0.name) } + [
                 ("devices", devices), ("invalidations", invalidations), ("results", results),
-                ("dead_letters", deadLetters), ("retry", retry),
+                ("dead_letters", deadLetters), ("retry", retry), ("parked", parked),
             ]
         for (index, (key, name)) in uses.enumerated() where !name.isEmpty {
             if let (first, _) = uses[..<index].first(where: { $0.1 == name }) {

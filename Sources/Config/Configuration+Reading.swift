@@ -72,7 +72,7 @@ extension Configuration.Dispatch {
         maxInFlightEvents = section.integer(
             "max_in_flight_events", default: 2_000, in: 1...1_000_000)
         inFlightPerBulkhead = section.integer(
-            "in_flight_per_bulkhead", default: 1_000, in: 1...100_000)
+            "in_flight_per_bulkhead", default: 2_000, in: 1...100_000)
         var connections = section.section("connections")
         apnsConnections = Connections(connections.section("apns"), min: 2, max: 10)
         fcmConnections = Connections(connections.section("fcm"), min: 2, max: 4)

@@ -256,6 +256,8 @@ extension Configuration {
         public var deadLetters: String
         /// What the names of the retry topics begin with; default `push.events-retry`.
         public var retry: String
+        /// What the names of the parking topics begin with; default `push.events-parked`.
+        public var parked: String
     }
 
     /// How events are sent.
@@ -287,7 +289,7 @@ extension Configuration {
 
         /// The most events that a process works on; 1 to 1,000,000, default 2,000.
         public var maxInFlightEvents: Int
-        /// The most pushes under way per app, gateway and environment; 1 to 100,000, default 1,000.
+        /// The most pushes under way per app, gateway and environment; 1 to 100,000, default 2,000.
         public var inFlightPerBulkhead: Int
         /// Connections to APNs; default 2 to 10.
         public var apnsConnections: Connections

@@ -116,6 +116,8 @@ public enum Reason: String, Sendable, CaseIterable {
     case permissionDenied = "permission_denied"
     case superseded = "superseded"
     case gatewayNotConfigured = "gateway_not_configured"
+    case gatewayUnavailable = "gateway_unavailable"
+    case noRoom = "no_room"
 
     // What the connection did instead of an answer.
     case connectionFailed = "connection_failed"

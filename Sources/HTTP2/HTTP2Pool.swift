@@ -132,6 +132,10 @@ public final class HTTP2Pool: TurnEndHandler {
         setNeedsTurnEnd()
     }
 
+    /// Lets the next request dial without waiting out the back-off of earlier failures: for an
+    /// owner that paces its attempts itself. The cap of one attempt a second stays.
+    public func forgetBackOff() { delay.forgetBackOff() }
+
     func setNeedsTurnEnd() {
         guard !needsTurnEnd else { return }
         needsTurnEnd = true

@@ -60,6 +60,9 @@ struct ReconnectDelay {
         backedOffUntil = MonotonicTime(nanos: .min)
     }
 
+    /// Somebody else decides when to try again; the next failure counts on from the last.
+    mutating func forgetBackOff() { backedOffUntil = MonotonicTime(nanos: .min) }
+
     /// The credentials were replaced: nothing learned with the old ones counts.
     mutating func credentialsReplaced() {
         isSuspended = false

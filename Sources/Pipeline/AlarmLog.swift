@@ -18,6 +18,7 @@ internal final class AlarmLog: Sendable {
     private let pools: RateLimitedLog
     private let credentials: RateLimitedLog
     private let group: RateLimitedLog
+    private let breakers: RateLimitedLog
 
     init(_ log: Log) {
         self.log = log
@@ -28,6 +29,7 @@ internal final class AlarmLog: Sendable {
         pools = RateLimitedLog(log, limit: 5)
         credentials = RateLimitedLog(log, limit: 3, interval: .minutes(1))
         group = RateLimitedLog(log, limit: 3)
+        breakers = RateLimitedLog(log, limit: 10)
     }
 
     func deadLetter(_ refusal: Refusal, at position: RecordPosition) {
@@ -119,6 +121,26 @@ internal final class AlarmLog: Sendable {
 
     func assignment(_ what: String, _ count: Int) {
         log.info(what, ["partitions": LogValue(count)])
+    }
+
+    /// A bulkhead's breaker opened.
+    func unavailable(_ bulkhead: Bulkhead) {
+        breakers.warning(
+            "a gateway fails: its events are parked until it answers again",
+            [
+                "app": LogValue(bulkhead.app), "gateway": LogValue(bulkhead.gateway.rawValue),
+                "environment": LogValue(bulkhead.environment.rawValue),
+            ])
+    }
+
+    /// A bulkhead's breaker closed.
+    func recovered(_ bulkhead: Bulkhead) {
+        log.info(
+            "a gateway answers again: its events return",
+            [
+                "app": LogValue(bulkhead.app), "gateway": LogValue(bulkhead.gateway.rawValue),
+                "environment": LogValue(bulkhead.environment.rawValue),
+            ])
     }
 
     func groupError(_ error: KafkaError) {

@@ -16,6 +16,12 @@ internal final class Bulkhead {
     let metrics: BulkheadMetrics
     /// What the results of all its targets have in common.
     let resultMembers: ByteWriter
+    @exclusivity(unchecked) var breaker: Breaker
+    @exclusivity(unchecked) var budget: Budget
+    /// Targets that wait for room, in their order.
+    var waiting: ArraySlice<TargetInFlight> = []
+    /// Whether `waiting` is being worked on.
+    var isAdmitting = false
     /// When the connections were last replaced on a gateway's word.
     var replacedAt = MonotonicTime(nanos: .min / 2)
 
@@ -27,8 +33,11 @@ internal final class Bulkhead {
 
     init(
         app: String, gateway: Gateway, environment: GatewayEnvironment, pace: PoolPace,
-        sender: Sender, metrics: BulkheadMetrics
+        sender: Sender, metrics: BulkheadMetrics, inFlightMax: Int,
+        breaker: Breaker
     ) {
+        self.breaker = breaker
+        budget = Budget(maximum: inFlightMax)
         self.app = app
         self.gateway = gateway
         self.environment = environment

@@ -61,7 +61,7 @@ extension Lane {
     }
 
     private func read(_ partition: AssignedPartition, atMost limit: Int) -> Int {
-        guard partition.tier == nil else { return readRetries(partition, atMost: limit) }
+        guard partition.road == .events else { return readWaiting(partition, atMost: limit) }
         return partition.queue.consume(max: limit) { begin($0, of: partition) }
     }
 
@@ -69,7 +69,7 @@ extension Lane {
         guard partition.ledger.begin(record.offset) else { return }
         if partition.wasFinished(record.offset) { return pass(over: record.offset, of: partition) }
         partition.openEvents += 1
-        (partition.tier == nil ? metrics.events : metrics.reentries).add(1)
+        (partition.road == .events ? metrics.events : metrics.reentries).add(1)
         take(record, from: partition)
     }
 
@@ -82,8 +82,8 @@ extension Lane {
         flushAtEndOfTurn()
     }
 
-    /// Reads a retry topic as far as it is due.
-    private func readRetries(_ partition: AssignedPartition, atMost limit: Int) -> Int {
+    /// Reads a topic in which events wait, as far as they are due.
+    private func readWaiting(_ partition: AssignedPartition, atMost limit: Int) -> Int {
         var count = 0
         while count < limit, partition.head == nil {
             let read = partition.queue.consume(max: 1) { begin($0, of: partition) }
@@ -106,13 +106,15 @@ extension Lane {
         decode(input, of: partition)
     }
 
-    /// A record of a retry topic counts as the one that was first read, wherever that was.
+    /// A record that waited counts as the one that was first read, wherever that was.
     private func takeReentry(
-        _ input: inout InputRecord, _ event: EventInFlight, _ tier: RetryTier
+        _ input: inout InputRecord, _ event: EventInFlight, _ road: Road
     ) throws(Refusal) {
         let reentry = try Reentry(input, parser: headerParser)
         event.reentry = reentry
-        event.dueAt = input.timestamp + settings.tiers.delay(of: tier)
+        if case .retry(let tier) = road {
+            event.dueAt = input.timestamp + settings.tiers.delay(of: tier)
+        }
         event.position = reentry.origin
         input.position = reentry.origin
         input.timestamp = reentry.timestamp
@@ -132,11 +134,11 @@ extension Lane {
         event.recordBytes = (input.value?.count ?? 0) + (input.key?.count ?? 0)
         recordBytes += event.recordBytes
         do throws(Refusal) {
-            if let tier = partition.tier { try takeReentry(&input, event, tier) }
+            if partition.road != .events { try takeReentry(&input, event, partition.road) }
             event.timestamp = input.timestamp
             event.envelope = try settings.decoder.decode(input, with: event.parser)
             try route(event)
-            if partition.tier == nil { noteRouting(of: input, event) }
+            if partition.road == .events { noteRouting(of: input, event) }
         } catch {
             setAside(event, input, error)
             return
@@ -144,8 +146,11 @@ extension Lane {
         if let dueAt = event.dueAt, dueAt > loop.wall {
             partition.head = event
             hold(event, for: dueAt - loop.wall)
-        } else {
+        } else if mayReturn(event, to: partition) {
             admit(event)
+        } else {
+            partition.head = event
+            watchParking()
         }
     }
 

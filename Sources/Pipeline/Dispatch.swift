@@ -21,18 +21,25 @@ extension Lane {
         guard let request = target.request else {
             preconditionFailure("a target is sent whose request is still out")
         }
+        guard let bulkhead = target.bulkhead, takesRoom(target, bulkhead) else { return }
         switch render(target, into: request) {
-        case .awaitsToken: awaitToken(target)
-        case .settled(let settlement): settle(target, settlement)
+        case .awaitsToken:
+            leaveRoom(target)
+            awaitToken(target)
+        case .settled(let settlement):
+            leaveRoom(target)
+            settle(target, settlement)
         case .request where envelope.isValidation && target.bulkhead?.gateway == .apns:
             // APNs has no rehearsal: the request was built and checked, and goes nowhere.
+            leaveRoom(target)
             settle(target, Settlement(outcome: .accepted, detail: "validated, not sent"))
         case .request:
             target.request = nil
             target.withdrawal = nil
             target.waitsForTokenSince = nil
             let patience = min(envelope.expiresAt - loop.wall, settings.streamPatience)
-            target.bulkhead?.pace.used(at: loop.now)
+            bulkhead.budget.took()
+            bulkhead.pace.used(at: loop.now)
             pool.submit(request, tag: UInt64(target.slot), deadline: loop.now + patience)
         }
     }
@@ -85,11 +92,34 @@ extension Lane: HTTP2PoolDelegate {
         let target = targets[Int(tag)]
         target.request = request
         flushAtEndOfTurn()
+        if let bulkhead = target.bulkhead { learn(from: result, target, bulkhead) }
         switch result {
         case .response(let response): answered(target, response)
         case .withdrawn: withdrawn(target)
         case .notProcessed(let fault): notProcessed(target, fault)
         case .ambiguous(let fault, let sentAt): lostAnswer(target, fault, sentAt: sentAt)
+        }
+    }
+
+    /// What a result says about the gateway, whatever it says about the target.
+    private func learn(from result: HTTPResult, _ target: TargetInFlight, _ bulkhead: Bulkhead) {
+        switch result {
+        case .response(let response):
+            let status = response.status
+            if status == 429 || status == 503 { bulkhead.budget.lower(at: loop.now) }
+            if status >= 500 {
+                gatewayFailed(target, bulkhead)
+            } else {
+                gatewayWorked(target, bulkhead)
+            }
+            gaveRoom(target, bulkhead, isGood: status < 300)
+        case .withdrawn:
+            leaveRoom(target)
+            gaveRoom(target, bulkhead, isGood: false)
+        case .notProcessed(let fault), .ambiguous(let fault, _):
+            if fault == .timedOut { bulkhead.budget.lower(at: loop.now) }
+            gatewayFailed(target, bulkhead)
+            gaveRoom(target, bulkhead, isGood: false)
         }
     }
 
@@ -200,6 +230,9 @@ extension Lane: HTTP2PoolDelegate {
         target.bulkhead?.metrics.unanswered.add(1)
         if envelope.expiresAt <= loop.wall {
             return settle(target, Settlement(outcome: .expired))
+        }
+        if let bulkhead = target.bulkhead, !bulkhead.breaker.isClosed {
+            return park(target, bulkhead, reason: .gatewayUnavailable)
         }
         postponeUntried(
             target,

@@ -29,6 +29,10 @@ public struct DispatcherSettings: Sendable {
     public var deadLettersTopic = "push.events-dlt"
     /// What the names of the retry topics begin with; `RetryTier.topic(of:)` has the rest.
     public var retryTopicBase = "push.events-retry"
+    /// What the names of the parking topics begin with; `ParkingLot.topic(of:)` has the rest.
+    public var parkedTopicBase = "push.events-parked"
+    /// Requests under way in one app, gateway and environment, in the whole process.
+    public var inFlightPerBulkhead = 2000
     /// What the waits of the retry topics are divided by: tests cannot wait for minutes.
     internal var retryDivisor: Int64 = 1
     /// Threads that dispatch, 1 to 64.
@@ -74,17 +78,18 @@ public struct DispatcherSettings: Sendable {
 }
 
 extension DispatcherSettings {
-    /// The retry topics in the order of the tiers.
-    fileprivate var retryTopics: [String] {
+    /// The topics in which events wait.
+    private var waitingTopics: [String] {
         RetryTier.allCases.map { $0.topic(of: retryTopicBase) }
+            + ParkingLot.all.map { $0.topic(of: parkedTopicBase) }
     }
 
     /// What is read: events, and events that come back.
-    fileprivate var inputTopics: [String] { eventTopics.map(\.name) + retryTopics }
+    fileprivate var inputTopics: [String] { eventTopics.map(\.name) + waitingTopics }
 
     /// What is written.
     fileprivate var outputTopics: [String] {
-        [resultsTopic, invalidationsTopic, deadLettersTopic] + retryTopics
+        [resultsTopic, invalidationsTopic, deadLettersTopic] + waitingTopics
     }
 }
 
@@ -265,9 +270,10 @@ extension LaneSettings {
             let invalidations = committer.topic(settings.invalidationsTopic),
             let deadLetters = committer.topic(settings.deadLettersTopic)
         else { return nil }
-        let retryNames = settings.retryTopics
-        let retries = retryNames.compactMap { committer.topic($0) }
-        guard retries.count == retryNames.count else { return nil }
+        let waitingTopics = WaitingTopics(
+            retryBase: settings.retryTopicBase, parkedBase: settings.parkedTopicBase
+        ) { committer.topic($0) }
+        guard let waitingTopics else { return nil }
         let most = settings.eventTopics.map { counts[$0.name] ?? 0 }.max() ?? 0
         self.init(
             decoder: EventDecoder(
@@ -284,9 +290,7 @@ extension LaneSettings {
             defaultTitle: settings.defaultNotification?.title,
             defaultBody: settings.defaultNotification?.body, resultsTopic: results,
             invalidationsTopic: invalidations, deadLettersTopic: deadLetters,
-            retryTopics: retries, tiers: RetryTiers(divisor: settings.retryDivisor),
-            retryTiers: Dictionary(
-                zip(retryNames, RetryTier.allCases), uniquingKeysWith: { first, _ in first }),
+            waitingTopics: waitingTopics, tiers: RetryTiers(divisor: settings.retryDivisor),
             deadLettersKeepPartition: (counts[settings.deadLettersTopic] ?? 0) >= most,
             group: settings.group.groupID, configurationHash: settings.configurationHash,
             replica: settings.replica, lookUpAge: min(settings.lookUpAge, .seconds(1)),

@@ -14,9 +14,10 @@ internal final class AssignedPartition {
     let eventClass: EventClass
     /// What the results of all its events have in common.
     let resultMembers: ByteWriter
-    /// The tier, when it is a partition of a retry topic.
-    let tier: RetryTier?
-    /// The event at its head that is not due; nothing is read behind it.
+    /// By which road its events come.
+    let road: Road
+    /// The event at its head that is not due, or that its gateway does not take; nothing is read
+    /// behind it.
     var head: EventInFlight?
     /// The members of `resultMembers` for events that were first read from another topic.
     private var otherMembers: [String: ByteWriter] = [:]
@@ -41,7 +42,7 @@ internal final class AssignedPartition {
         finishedBefore = assignment.finished
         startOffset = assignment.startOffset ?? 0
         self.settings = settings
-        tier = settings.retryTiers[assignment.place.topic]
+        road = settings.waitingTopics.roads[assignment.place.topic] ?? .events
         resultMembers = ResultRecord.partitionMembers(
             topic: assignment.place.topic, partition: assignment.place.partition,
             eventClass: eventClass, configurationHash: settings.configurationHash,
@@ -58,7 +59,7 @@ internal final class AssignedPartition {
 
     /// The shared members of results of events that were first read from a topic.
     func resultMembers(of topic: String) -> ByteWriter {
-        if tier == nil { return resultMembers }
+        if road == .events { return resultMembers }
         if let members = otherMembers[topic] { return members }
         let members = ResultRecord.partitionMembers(
             topic: topic, partition: assignment.place.partition,

@@ -42,8 +42,9 @@ extension Lane {
     /// Lets go of events that wait for their time: nothing was done for them, and their next owner
     /// will read them again.
     private func abandonHeld(by leaving: [AssignedPartition]) {
-        for event in events.inUse where event.holdTimer != nil {
-            guard let partition = event.partition, leaving.contains(where: { $0 === partition })
+        for event in events.inUse {
+            guard let partition = event.partition, leaving.contains(where: { $0 === partition }),
+                event.holdTimer != nil || partition.head === event
             else { continue }
             if let timer = event.holdTimer { loop.cancel(timer) }
             partition.head = nil

@@ -16,13 +16,16 @@ internal struct Postponement {
     var code: String
     /// For a person.
     var detail: String
+    /// Set when it waits for a bulkhead and not for a time.
+    var lot: ParkingLot?
 }
 
 extension Lane {
     /// Puts one target off. What may not be stored ends in `settlement`, what would come back too
     /// late has expired.
     func postpone(
-        _ target: TargetInFlight, for wait: TimeSpan, otherwise settlement: Settlement
+        _ target: TargetInFlight, for wait: TimeSpan, in lot: ParkingLot? = nil,
+        otherwise settlement: Settlement
     ) {
         guard let event = target.event, let envelope = event.envelope else { return }
         if envelope.isOneAttempt { return settle(target, settlement) }
@@ -34,7 +37,7 @@ extension Lane {
         }
         target.postponement = Postponement(
             notBefore: notBefore, code: settlement.reason?.rawValue ?? Self.holdCode,
-            detail: settlement.detail)
+            detail: settlement.detail, lot: lot)
         target.bulkhead?.metrics.postponed.add(1)
         event.postponedTargets += 1
         targetSettled(event)
@@ -68,15 +71,13 @@ extension Lane {
     /// Writes the retry records of an event's postponed targets: one for each topic that they go
     /// to, since a device that is throttled must not keep the others waiting.
     func addRetryRecords(of event: EventInFlight) {
-        var byTier: [RetryTier: [TargetInFlight]] = [:]
+        let writer = RetryRecord(event, settings, now: loop.wall)
+        var byTopic: [OutputTopic: [TargetInFlight]] = [:]
         for target in event.targets {
             guard let postponement = target.postponement else { continue }
-            let tier = settings.tiers.fitting(postponement.notBefore - loop.wall)
-            byTier[tier, default: []].append(target)
+            byTopic[writer.topic(for: postponement), default: []].append(target)
         }
-        let writer = RetryRecord(event, settings, now: loop.wall)
-        for tier in RetryTier.allCases {
-            guard let targets = byTier[tier] else { continue }
+        for targets in byTopic.values {
             let postponements = targets.compactMap(\.postponement)
             guard var first = postponements.first else { continue }
             first.notBefore = postponements.map(\.notBefore).min() ?? first.notBefore

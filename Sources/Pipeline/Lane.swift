@@ -58,6 +58,8 @@ internal final class Lane {
     let answerParser = JSONParser(maximumBytes: 64 << 10)
     /// Reads the headers of retry topics.
     let headerParser = JSONParser(maximumBytes: 1 << 20)
+    /// Looks after what waits for a bulkhead.
+    lazy var parkingTimer: LoopTimer = LoopTimer { [unowned self] in lookAfterParking() }
     /// Reads on while back-pressure holds, when no other event would wake the lane.
     lazy var readTimer: LoopTimer = LoopTimer { [unowned self] in
         mayHaveRecords = true
@@ -100,6 +102,7 @@ internal final class Lane {
     /// Releases connections; the loop is about to stop.
     func close() {
         loop.cancel(readTimer)
+        loop.cancel(parkingTimer)
         index.stop()
         for tokens in accessTokens { tokens.close() }
         // What is still open is abandoned, not settled: the next owner does it again.

@@ -96,7 +96,9 @@ internal final class LaneBuilder {
         Bulkhead(
             app: app.name, gateway: gateway, environment: environment, pace: pool, sender: sender,
             metrics: BulkheadMetrics(
-                plan.registry, app: app.name, gateway: gateway, environment: environment))
+                plan.registry, app: app.name, gateway: gateway, environment: environment),
+            inFlightMax: share(plan.dispatcher.inFlightPerBulkhead),
+            breaker: Breaker(divisor: plan.dispatcher.retryDivisor))
     }
 
     /// A lane's part of a bound that belongs to the process; at least one connection each.

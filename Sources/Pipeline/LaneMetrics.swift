@@ -83,6 +83,7 @@ internal final class LaneMetrics {
 internal final class BulkheadMetrics {
     let retries: Counter
     let postponed: Counter
+    let openBreakers: Gauge
     let unanswered: Counter
     private let outcomes: [Counter]
     private let answers: [Counter]
@@ -101,6 +102,9 @@ internal final class BulkheadMetrics {
         postponed = registry.counter(
             "bugle_targets_postponed_total",
             help: "Targets that were put off through a retry topic.", labels: labels)
+        openBreakers = registry.gauge(
+            "bugle_breakers_open", help: "Lanes that hold events of a bulkhead back.",
+            labels: labels)
         unanswered = registry.counter(
             "bugle_requests_unanswered_total", help: "Requests that ended without an answer.",
             labels: labels)

@@ -23,11 +23,8 @@ internal struct LaneSettings: Sendable {
     var resultsTopic: OutputTopic
     var invalidationsTopic: OutputTopic
     var deadLettersTopic: OutputTopic
-    /// The retry topics, in the order of the tiers.
-    var retryTopics: [OutputTopic]
+    var waitingTopics: WaitingTopics
     var tiers: RetryTiers
-    /// The tiers by the names of their topics.
-    var retryTiers: [String: RetryTier]
     /// Whether dead letters keep their partition's number; they do when the topic has as many.
     var deadLettersKeepPartition: Bool
     var group: String
@@ -40,6 +37,10 @@ internal struct LaneSettings: Sendable {
     let lookUpRetryInterval = TimeSpan.milliseconds(200)
     /// The shortest time between a lost answer of FCM and the next attempt (vendor rule).
     let fcmFailureWait = TimeSpan.seconds(10)
+    /// How long a target waits for its bulkhead's budget before it is parked.
+    let roomPatience = TimeSpan.seconds(2)
+    /// How often the lane looks after what is parked and what waits for room.
+    let parkingInterval = TimeSpan.milliseconds(50)
     /// The shortest time between two replacements of a bulkhead's connections.
     let replaceInterval = TimeSpan.seconds(30)
     /// Records read in one turn, so that answers and timers are not kept waiting.

@@ -1,4 +1,4 @@
-// A record of a retry topic, schema `topics/push.events-retry.schema.json`: the event as received,
+// A record of a retry or parking topic, schema `topics/push.events-retry.schema.json`: the event as received,
 // and in text headers where it came from, why it waits, until when, and which targets are open.
 
 internal import Base
@@ -17,14 +17,22 @@ internal struct RetryRecord {
         self.now = now
     }
 
-    /// Adds one record, to the topic whose wait fits and the partition the event was read from.
+    /// The topic in which something waits.
+    func topic(for postponement: Postponement) -> OutputTopic {
+        if let lot = postponement.lot, let topic = settings.waitingTopics.parked[lot] {
+            return topic
+        }
+        let tier = settings.tiers.fitting(postponement.notBefore - now)
+        return settings.waitingTopics.retry[tier.rawValue]
+    }
+
+    /// Adds one record, to the partition the event was read from.
     func add(
         _ pending: [PendingTarget], isFannedOut: Bool, postponement: Postponement,
         to outbox: OutboxBatch
     ) {
         guard let partition = event.partition?.assignment.place.partition else { return }
-        let tier = settings.tiers.fitting(postponement.notBefore - now)
-        event.source.add(to: outbox, settings.retryTopics[tier.rawValue], partition: partition)
+        event.source.add(to: outbox, topic(for: postponement), partition: partition)
         func add(_ name: StaticString, _ text: String) {
             outbox.addHeader(name, outbox.bytes(copying: text))
         }

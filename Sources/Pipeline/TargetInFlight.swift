@@ -50,6 +50,10 @@ internal final class TargetInFlight: SlabResident {
     @exclusivity(unchecked) var resultID = UUIDBytes(high: 0, low: 0)
     /// When the address was looked up last.
     @exclusivity(unchecked) var lookedUpAt = MonotonicTime(nanos: 0)
+    /// Since when it waits for its bulkhead's budget.
+    @exclusivity(unchecked) var waitsForRoomSince: MonotonicTime?
+    /// Whether its answer decides whether the bulkhead's breaker closes.
+    @exclusivity(unchecked) var isProbe = false
     /// Requests written so far.
     @exclusivity(unchecked) var attempts = 0
     /// Whether an answer was lost at least once: the device may have got the push twice.
@@ -82,6 +86,8 @@ internal final class TargetInFlight: SlabResident {
         former = nil
         postponement = nil
         waits = 0
+        waitsForRoomSince = nil
+        isProbe = false
         bulkhead = nil
         if request == nil { request = OutboundRequest() }
         attempts = 0

@@ -106,6 +106,20 @@ import Testing
         #expect(delay.failures == 0)
     }
 
+    @Test func `an owner's probe does not wait for the back-off, and the cap stays`() {
+        var random = SeededRandom(seed: 7)
+        var delay = ReconnectDelay(policy: .apns())
+        for _ in 0..<10 {
+            delay.attempted(at: start)
+            delay.failed(at: start, using: &random)
+        }
+        delay.forgetBackOff()
+        let earliest = delay.earliest
+        #expect(earliest >= start + .seconds(1))
+        delay.failed(at: start, using: &random)
+        #expect(delay.failures == 11)
+    }
+
     @Test func `lets a replacement follow at once and caps the pace all the same`() {
         var delay = ReconnectDelay(policy: .apns())
         for _ in 0..<3 {

@@ -51,7 +51,8 @@ final class World {
         cluster = try MockCluster()
         let outputs = ["push.results", "push.invalidations", "push.events-dlt"]
         let retries = RetryTier.allCases.map { $0.topic(of: "push.events-retry") }
-        for topic in ["push.events"] + outputs + retries {
+        let parked = ParkingLot.all.map { $0.topic(of: "push.events-parked") }
+        for topic in ["push.events"] + outputs + retries + parked {
             try cluster.createTopic(topic, partitions: Self.partitions)
         }
         let kafka = KafkaConfiguration(bootstrapServers: cluster.bootstrapServers)

@@ -63,7 +63,10 @@ final class Host {
         cluster = try MockCluster()
         let outputs = ["push.results", "push.invalidations", "push.events-dlt"]
         let retries = ["10s", "1m", "10m", "1h"].map { "push.events-retry-\($0)" }
-        for topic in ["push.events"] + outputs + retries {
+        let parked = ["apns-production", "apns-sandbox", "fcm-none"].map {
+            "push.events-parked-\($0)"
+        }
+        for topic in ["push.events"] + outputs + retries + parked {
             try cluster.createTopic(topic, partitions: options.partitions)
         }
         try cluster.createTopic("push.devices", partitions: options.devicePartitions)

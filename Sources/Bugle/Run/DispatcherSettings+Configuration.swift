@@ -23,6 +23,8 @@ extension DispatcherSettings {
         invalidationsTopic = topics.invalidations
         deadLettersTopic = topics.deadLetters
         retryTopicBase = topics.retry
+        parkedTopicBase = topics.parked
+        inFlightPerBulkhead = configuration.dispatch.inFlightPerBulkhead
         lanes = configuration.lanes.number
         eventsInFlight = configuration.dispatch.maxInFlightEvents
         eventBytes = configuration.limits.eventBytes

@@ -58,5 +58,6 @@ internal enum TopicTable {
             topic(names.results, .delete(afterDays: 35)),
             topic(names.deadLetters, .delete(afterDays: 14)),
         ] + RetryTier.allCases.map { topic($0.topic(of: names.retry), .delete(afterDays: 7)) }
+            + ParkingLot.all.map { topic($0.topic(of: names.parked), .delete(afterDays: 7)) }
     }
 }

@@ -1,0 +1,147 @@
+// Room and rest: a bulkhead takes as many requests as its budget allows, and none while its breaker
+// is open. What cannot be sent waits a moment for room, then in the gateway's parking topic, whose
+// head is looked at until the bulkhead takes it.
+
+internal import Base
+internal import EventLoop
+internal import Gateways
+internal import HTTP2
+internal import Telemetry
+
+extension Lane {
+    /// Whether a target may be submitted now; if not, it was seen to.
+    func takesRoom(_ target: TargetInFlight, _ bulkhead: Bulkhead) -> Bool {
+        switch bulkhead.breaker.admit(at: loop.now) {
+        case .go:
+            let eventClass = target.event?.partition?.eventClass ?? .transactional
+            guard bulkhead.budget.hasRoom(for: eventClass) else {
+                waitForRoom(target, bulkhead)
+                return false
+            }
+        case .probe:
+            target.isProbe = true
+            bulkhead.pool.forgetBackOff()
+        case .park:
+            park(target, bulkhead, reason: .gatewayUnavailable)
+            return false
+        }
+        target.waitsForRoomSince = nil
+        return true
+    }
+
+    /// A target that was let through did not become a request after all.
+    func leaveRoom(_ target: TargetInFlight) {
+        guard target.isProbe else { return }
+        target.isProbe = false
+        target.bulkhead?.breaker.probeWasted(at: loop.now)
+    }
+
+    private func waitForRoom(_ target: TargetInFlight, _ bulkhead: Bulkhead) {
+        let since = target.waitsForRoomSince ?? loop.now
+        target.waitsForRoomSince = since
+        guard loop.now - since < settings.roomPatience else {
+            return park(target, bulkhead, reason: .noRoom)
+        }
+        bulkhead.waiting.append(target)
+        watchParking()
+    }
+
+    /// Moves a target to its gateway's parking topic, without an attempt.
+    func park(_ target: TargetInFlight, _ bulkhead: Bulkhead, reason: Reason) {
+        let settlement = Settlement(
+            outcome: .failed, reason: reason, detail: "\(bulkhead.gateway.rawValue) takes no more")
+        target.waitsForRoomSince = nil
+        let lot = ParkingLot(gateway: bulkhead.gateway, environment: bulkhead.environment)
+        postpone(target, for: .zero, in: lot, otherwise: settlement)
+    }
+
+    // MARK: What a request's end says
+
+    /// A request came back, answered or not.
+    func gaveRoom(_ target: TargetInFlight, _ bulkhead: Bulkhead, isGood: Bool) {
+        bulkhead.budget.gave(grows: isGood)
+        if !bulkhead.waiting.isEmpty { admitWaiting(bulkhead) }
+    }
+
+    /// The gateway answered for itself.
+    func gatewayWorked(_ target: TargetInFlight, _ bulkhead: Bulkhead) {
+        target.isProbe = false
+        let wasClosed = bulkhead.breaker.isClosed
+        bulkhead.breaker.succeeded(at: loop.now)
+        guard !wasClosed else { return }
+        bulkhead.metrics.openBreakers.set(0)
+        alarms.recovered(bulkhead)
+        returnParked()
+    }
+
+    /// The gateway did not answer, or with an error of its own.
+    func gatewayFailed(_ target: TargetInFlight, _ bulkhead: Bulkhead) {
+        target.isProbe = false
+        guard bulkhead.breaker.failed(at: loop.now, using: &loop.random) else { return }
+        bulkhead.metrics.openBreakers.set(1)
+        alarms.unavailable(bulkhead)
+        admitWaiting(bulkhead)
+    }
+
+    /// Goes on with those that wait for room, in their order: they are sent, wait on, or are
+    /// parked.
+    private func admitWaiting(_ bulkhead: Bulkhead) {
+        guard !bulkhead.isAdmitting else { return }
+        bulkhead.isAdmitting = true
+        defer { bulkhead.isAdmitting = false }
+        var waiting = bulkhead.waiting
+        bulkhead.waiting.removeAll()
+        while let target = waiting.popFirst() {
+            send(target)
+            // Nobody behind it has more right to the room that it did not get.
+            if bulkhead.waiting.last === target { break }
+        }
+        bulkhead.waiting.append(contentsOf: waiting)
+    }
+
+    // MARK: What is parked
+
+    /// Whether an event of that partition may go on now: always, unless it was parked.
+    func mayReturn(_ event: EventInFlight, to partition: AssignedPartition) -> Bool {
+        guard case .parked(let lot) = partition.road, let envelope = event.envelope else {
+            return true
+        }
+        guard envelope.expiresAt > loop.wall,
+            let bulkhead = event.app?.bulkhead(lot.gateway, lot.environment)
+        else { return true }
+        guard bulkhead.breaker.isClosed else { return bulkhead.breaker.wouldAdmit(at: loop.now) }
+        return bulkhead.waiting.isEmpty && bulkhead.budget.hasRoom(for: partition.eventClass)
+            && bulkhead.breaker.takeReturn(at: loop.now)
+    }
+
+    /// Looks after parked heads and waiting targets until there are none.
+    func watchParking() {
+        guard !parkingTimer.isScheduled else { return }
+        loop.schedule(parkingTimer, at: loop.now + settings.parkingInterval)
+    }
+
+    /// One look at everything that waits for a bulkhead.
+    func lookAfterParking() {
+        for app in apps {
+            for bulkhead in app.bulkheads where !bulkhead.waiting.isEmpty { admitWaiting(bulkhead) }
+        }
+        returnParked()
+        let waits =
+            partitions.contains { $0.head?.holdTimer == nil && $0.head != nil }
+            || apps.contains { $0.bulkheads.contains { !$0.waiting.isEmpty } }
+        if waits { watchParking() }
+        flushAtEndOfTurn()
+    }
+
+    private func returnParked() {
+        for partition in partitions {
+            guard case .parked = partition.road, let head = partition.head,
+                mayReturn(head, to: partition)
+            else { continue }
+            partition.head = nil
+            mayHaveRecords = true
+            admit(head)
+        }
+        flushAtEndOfTurn()
+    }
+}

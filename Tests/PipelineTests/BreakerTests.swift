@@ -1,0 +1,211 @@
+import Base
+import HTTP2
+import Kafka
+import Simulator
+import Testing
+
+@testable import Pipeline
+
+@Suite struct `A breaker` {
+    private let start = MonotonicTime(nanos: 1_000_000_000_000)
+
+    /// A breaker that has just opened.
+    private func opened(seed: UInt64 = 1) -> (Breaker, SeededRandom) {
+        var breaker = Breaker()
+        var random = SeededRandom(seed: seed)
+        for _ in 0..<10 { _ = breaker.failed(at: start, using: &random) }
+        return (breaker, random)
+    }
+
+    @Test func `opens after ten failures in a row and not after nine`() {
+        var breaker = Breaker()
+        var random = SeededRandom(seed: 1)
+        for _ in 0..<9 {
+            let opened = breaker.failed(at: start, using: &random)
+            #expect(!opened)
+        }
+        #expect(breaker.isClosed)
+        let opened = breaker.failed(at: start, using: &random)
+        #expect(opened && !breaker.isClosed)
+        let admission = breaker.admit(at: start)
+        #expect(admission == .park)
+    }
+
+    @Test func `opens when half of many fail, however they are mixed`() {
+        var breaker = Breaker()
+        var random = SeededRandom(seed: 1)
+        var failures = 0
+        while breaker.isClosed, failures < 100 {
+            breaker.succeeded(at: start)
+            _ = breaker.failed(at: start, using: &random)
+            failures += 1
+        }
+        #expect(failures == 20)
+    }
+
+    @Test func `stays closed while one in five fails`() {
+        var breaker = Breaker()
+        var random = SeededRandom(seed: 1)
+        for number in 0..<10_000 {
+            let now = start + .milliseconds(Int64(number))
+            if number % 5 == 0 {
+                _ = breaker.failed(at: now, using: &random)
+            } else {
+                breaker.succeeded(at: now)
+            }
+        }
+        #expect(breaker.isClosed)
+    }
+
+    @Test(arguments: 0..<50 as Range<UInt64>)
+    func `lets one probe through at a time, later after each that failed`(seed: UInt64) {
+        var (breaker, random) = opened(seed: seed)
+        var now = start
+        var longest = TimeSpan.seconds(5)
+        for _ in 0..<8 {
+            guard case .open(let until) = breaker.state else {
+                Issue.record("not open, seed \(seed)")
+                return
+            }
+            #expect(until - now >= longest / 2 && until - now <= longest, "seed \(seed)")
+            now = until
+            let (first, second) = (breaker.admit(at: now), breaker.admit(at: now))
+            #expect(first == .probe && second == .park)
+            _ = breaker.failed(at: now, using: &random)
+            longest = min(longest * 2, .seconds(60))
+        }
+        now = now + .minutes(2)
+        let probe = breaker.admit(at: now)
+        breaker.succeeded(at: now)
+        let next = breaker.admit(at: now)
+        #expect(probe == .probe && next == .go)
+    }
+
+    @Test func `a probe that told nothing is followed by another`() {
+        var (breaker, _) = opened()
+        let now = start + .minutes(1)
+        let first = breaker.admit(at: now)
+        breaker.probeWasted(at: now)
+        let second = breaker.admit(at: now)
+        #expect(first == .probe && second == .probe)
+    }
+
+    @Test func `lets parked events return slowly at first and then fast`() {
+        var (breaker, _) = opened()
+        let end = start + .minutes(1)
+        _ = breaker.admit(at: end)
+        breaker.succeeded(at: end)
+        var perSecond: [Int] = []
+        for second in 0..<12 as Range<Int64> {
+            var count = 0
+            for step in 1...200 as ClosedRange<Int64> {
+                let now = end + .seconds(second) + .milliseconds(step * 5)
+                while breaker.takeReturn(at: now) { count += 1 }
+            }
+            perSecond.append(count)
+        }
+        #expect(perSecond[0] <= 25 && perSecond[0] >= 10)
+        #expect(zip(perSecond, perSecond.dropFirst()).allSatisfy { $0 <= $1 })
+        #expect(perSecond[11] > 10_000)
+    }
+}
+
+@Suite struct `A budget` {
+    private let start = MonotonicTime(nanos: 1_000_000_000_000)
+
+    @Test func `keeps its last part for what is urgent`() {
+        var budget = Budget(maximum: 100)
+        for _ in 0..<60 { budget.took() }
+        #expect(!budget.hasRoom(for: .marketing) && budget.hasRoom(for: .transactional))
+        for _ in 0..<30 { budget.took() }
+        #expect(!budget.hasRoom(for: .transactional) && budget.hasRoom(for: .critical))
+        for _ in 0..<10 { budget.took() }
+        #expect(!budget.hasRoom(for: .critical))
+    }
+
+    @Test func `falls once a second at most and grows back with good answers`() {
+        var budget = Budget(maximum: 1000)
+        for _ in 0..<1000 { budget.took() }
+        for _ in 0..<50 { budget.lower(at: start) }
+        #expect(budget.limit == 700)
+        budget.lower(at: start + .seconds(2))
+        #expect(budget.limit < 500)
+        for _ in 0..<1000 { budget.gave(grows: false) }
+        for second in 3..<60 as Range<Int64> { budget.lower(at: start + .seconds(second)) }
+        #expect(budget.limit == 10)
+        for _ in 0..<300_000 {
+            budget.took()
+            budget.gave(grows: true)
+        }
+        #expect(budget.limit == 1000)
+    }
+}
+
+/// A gateway that is down, beside one that works.
+@Suite(.serialized) struct `Parking, end to end` {
+    private static let topic = "push.events-parked-apns-production"
+
+    @Test func `a gateway that fails costs no event, no attempt and the others nothing`() throws {
+        var options = SimulatorOptions()
+        options.faults = FaultPlan(rules: [
+            FaultRule("down", FaultMatch(.apnsProduction, count: 4), .accept(.reset))
+        ])
+        let simulator = try Simulator(options)
+        let world = try World(simulator, lanes: 1)
+        world.settings.streamPatience = .milliseconds(300)
+        let events = 60
+        for user in 0..<events {
+            try world.register("ios-\(user)", user: "u\(user)")
+            try world.register("android-\(user)", user: "u\(user)", gateway: .fcm)
+        }
+        try world.start()
+        for user in 0..<events { try world.publish(id: "e\(user)", user: "u\(user)") }
+        try world.flush()
+
+        let results = try world.records(of: "push.results", atLeast: events * 2)
+        #expect(results.count == events * 2)
+        #expect(Set(results.map { $0.text("result_id") }).count == events * 2)
+        #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        #expect(results.allSatisfy { $0.text("attempts") == "1" })
+        #expect(results.allSatisfy { $0.text("targets") == "2" })
+        #expect(simulator.journal.acceptedMessages.values.allSatisfy { $0 == 1 })
+        // What works does not wait for what does not.
+        let gateways = results.map { $0.text("gateway") }
+        #expect(gateways.prefix(events).allSatisfy { $0 == "fcm" })
+        #expect(world.stop())
+    }
+
+    @Test func `events of a gateway that is down are parked and come back when it answers`() throws
+    {
+        var options = SimulatorOptions()
+        options.faults = FaultPlan(rules: [
+            FaultRule(
+                "broken", FaultMatch(.apnsProduction, count: 10),
+                .answer(FaultAnswer(status: 503, reason: "Shutdown")))
+        ])
+        let simulator = try Simulator(options)
+        let world = try World(simulator, lanes: 1)
+        for user in 0..<10 { try world.register("first-\(user)", user: "first-\(user)") }
+        for user in 0..<40 { try world.register("then-\(user)", user: "then-\(user)") }
+        try world.start()
+        for user in 0..<10 { try world.publish(id: "first-\(user)", user: "first-\(user)") }
+        try world.flush()
+        // Ten answers of 503 in a row open the breaker; whatever comes now is parked at once.
+        while simulator.journal.counters.pushes < 10 {}
+        for user in 0..<40 { try world.publish(id: "then-\(user)", user: "then-\(user)") }
+        try world.flush()
+
+        let parked = try world.records(of: Self.topic, atLeast: 40)
+        let record = try #require(parked.last)
+        #expect(record.headers["bugle-error-code"] == "gateway_unavailable")
+        #expect(record.headers["bugle-attempts"] != nil && record.headers["bugle-pending"] != nil)
+        let results = try world.records(of: "push.results", atLeast: 50, within: .seconds(60))
+        #expect(results.count == 50)
+        #expect(Set(results.map { $0.text("result_id") }).count == 50)
+        #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        // Parking uses no attempt up.
+        let then = results.filter { $0.text("event_id")?.hasPrefix("then") == true }
+        #expect(then.allSatisfy { $0.text("attempts") == "1" })
+        #expect(world.stop())
+    }
+}

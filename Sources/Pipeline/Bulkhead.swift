@@ -20,6 +20,8 @@ internal final class Bulkhead {
     @exclusivity(unchecked) var budget: Budget
     /// Targets that wait for room, in their order.
     var waiting: ArraySlice<TargetInFlight> = []
+    /// When a parked event was last let out to see whether the gateway answers.
+    var probeSentAt = MonotonicTime(nanos: .min / 2)
     /// Whether `waiting` is being worked on.
     var isAdmitting = false
     /// When the connections were last replaced on a gateway's word.

@@ -136,6 +136,10 @@ extension Lane {
         do throws(Refusal) {
             if partition.road != .events { try takeReentry(&input, event, partition.road) }
             event.timestamp = input.timestamp
+            event.eventClass =
+                partition.road == .events
+                ? partition.eventClass
+                : settings.classes[event.position.topic] ?? .transactional
             event.envelope = try settings.decoder.decode(input, with: event.parser)
             try route(event)
             if partition.road == .events { noteRouting(of: input, event) }

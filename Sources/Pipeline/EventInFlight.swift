@@ -88,6 +88,8 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var timestamp = UnixMillis(0)
     /// Its offset in the partition that it was read from now.
     @exclusivity(unchecked) var offset: Int64 = 0
+    /// How it is treated when room is short: a matter of the topic it was published to.
+    @exclusivity(unchecked) var eventClass = EventClass.transactional
     /// What came with it from a retry topic.
     @exclusivity(unchecked) var reentry: Reentry?
     /// When the retry topic that it comes from lets it go.

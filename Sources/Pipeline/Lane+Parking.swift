@@ -13,8 +13,7 @@ extension Lane {
     func takesRoom(_ target: TargetInFlight, _ bulkhead: Bulkhead) -> Bool {
         switch bulkhead.breaker.admit(at: loop.now) {
         case .go:
-            let eventClass = target.event?.partition?.eventClass ?? .transactional
-            guard bulkhead.budget.hasRoom(for: eventClass) else {
+            guard bulkhead.budget.hasRoom(for: target.event?.eventClass ?? .transactional) else {
                 waitForRoom(target, bulkhead)
                 return false
             }
@@ -109,9 +108,19 @@ extension Lane {
         guard envelope.expiresAt > loop.wall,
             let bulkhead = event.app?.bulkhead(lot.gateway, lot.environment)
         else { return true }
-        guard bulkhead.breaker.isClosed else { return bulkhead.breaker.wouldAdmit(at: loop.now) }
-        return bulkhead.waiting.isEmpty && bulkhead.budget.hasRoom(for: partition.eventClass)
+        guard bulkhead.breaker.isClosed else { return mayProbe(bulkhead) }
+        return bulkhead.waiting.isEmpty && bulkhead.budget.hasRoom(for: event.eventClass)
             && bulkhead.breaker.takeReturn(at: loop.now)
+    }
+
+    /// Whether a parked event may go and see: one at a time, or the others would only be written
+    /// back to where they were.
+    private func mayProbe(_ bulkhead: Bulkhead) -> Bool {
+        guard bulkhead.breaker.wouldAdmit(at: loop.now),
+            loop.now - bulkhead.probeSentAt > settings.probeInterval
+        else { return false }
+        bulkhead.probeSentAt = loop.now
+        return true
     }
 
     /// Looks after parked heads and waiting targets until there are none.

@@ -39,6 +39,8 @@ internal struct LaneSettings: Sendable {
     let fcmFailureWait = TimeSpan.seconds(10)
     /// How long a target waits for its bulkhead's budget before it is parked.
     let roomPatience = TimeSpan.seconds(2)
+    /// The shortest time between two parked events that go and see whether a gateway answers.
+    let probeInterval = TimeSpan.seconds(1)
     /// How often the lane looks after what is parked and what waits for room.
     let parkingInterval = TimeSpan.milliseconds(50)
     /// The shortest time between two replacements of a bulkhead's connections.

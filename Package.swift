@@ -116,7 +116,7 @@ let package = Package(
         .target(
             name: "RedisServer", dependencies: ["EventLoop"], path: "Tests/Support/RedisServer",
             swiftSettings: swiftSettings),
-        tests("RedisTests", ["Redis", "RedisServer", "EventLoop", "Base"]),
+        tests("RedisTests", ["Redis", "RedisServer", "Crypto", "EventLoop", "Base"]),
         tests("ConfigTests", ["Config", "Telemetry", "Base"]),
         tests("RoutesTests", ["Routes", "Config", "JSON", "Base"]),
         tests("GatewaysTests", ["Gateways", "Crypto", "JSON", "Base"]),

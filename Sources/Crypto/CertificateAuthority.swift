@@ -50,7 +50,7 @@ public final class CertificateAuthority {
             extensions: [
                 (NID_basic_constraints, "critical,CA:FALSE"),
                 (NID_subject_alt_name, names.joined(separator: ",")),
-                (NID_ext_key_usage, "serverAuth"),
+                (NID_ext_key_usage, "serverAuth,clientAuth"),
             ])
         defer { X509_free(leaf) }
         return (

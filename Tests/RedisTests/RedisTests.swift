@@ -32,14 +32,15 @@ final class ClientRig: RedisReplyHandler {
     let client: RedisClient
     private(set) var outcomes: [UInt64: Outcome] = [:]
     private(set) var order: [UInt64] = []
+    private(set) var redirections: [UInt64] = []
     private(set) var events: [RedisEvent] = []
     private var nextTag: UInt64 = 0
     /// Part sizes, when parts are to be taken.
     var parts: [Int]?
 
-    init(_ configuration: RedisConfiguration, time: any TimeSource = SystemTime.shared) throws {
-        loop = try EventLoop(name: "rig", time: time)
-        client = RedisClient(configuration, on: loop)
+    init(_ configuration: RedisConfiguration, on loop: EventLoop? = nil) throws {
+        self.loop = try loop ?? EventLoop(name: "rig")
+        client = RedisClient(configuration, on: self.loop)
         client.observer = { [unowned self] in events.append($0) }
         client.start()
     }
@@ -56,10 +57,12 @@ final class ClientRig: RedisReplyHandler {
 
     func waitUntilReady() throws { try turn { self.client.isReady } }
 
+    /// Sends a command; its key, if it has one, is the second word.
     @discardableResult
     func start(_ arguments: String...) -> UInt64 {
         nextTag += 1
-        if let error = client.send(arguments, to: self, tag: nextTag) {
+        let key = arguments.count > 1 ? arguments[1] : nil
+        if let error = client.send(arguments, key: key, to: self, tag: nextTag) {
             outcomes[nextTag] = .error(error)
         }
         return nextTag
@@ -67,7 +70,20 @@ final class ClientRig: RedisReplyHandler {
 
     func run(_ arguments: String...) throws -> Outcome {
         nextTag += 1
-        if let error = client.send(arguments, to: self, tag: nextTag) { return .error(error) }
+        let key = arguments.count > 1 ? arguments[1] : nil
+        if let error = client.send(arguments, key: key, to: self, tag: nextTag) {
+            return .error(error)
+        }
+        return try outcome(of: nextTag)
+    }
+
+    func run(_ script: RedisScript, _ keys: [String], _ arguments: [String] = []) throws -> Outcome
+    {
+        nextTag += 1
+        let error = client.run(
+            script, keys: keys, arguments: arguments.map { Array($0.utf8) }, to: self,
+            tag: nextTag)
+        if let error { return .error(error) }
         return try outcome(of: nextTag)
     }
 
@@ -86,6 +102,8 @@ final class ClientRig: RedisReplyHandler {
     func replied(_ reply: RedisReply, tag: UInt64) { finish(tag, Outcome(reply)) }
 
     func failed(_ error: RedisError, tag: UInt64) { finish(tag, .error(error)) }
+
+    func redirected(tag: UInt64) { redirections.append(tag) }
 
     func repliedInPart(_ reply: RedisReply, tag: UInt64) -> Bool {
         guard parts != nil else { return false }

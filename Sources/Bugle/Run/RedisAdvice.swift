@@ -20,7 +20,7 @@ internal enum RedisAdvice {
             "\(address) asks for no password; remove redis.password_file, or give the server one"
         case .tlsFailed(let error): advice(error, address)
         case .handshakeTimedOut: noTLS(address, "it did not answer the handshake")
-        case .closedUnanswered where usesTLS: noTLS(address, "it closed the connection")
+        case .closedUnanswered where usesTLS: certificate(address, "it closed the connection")
         case .closedUnanswered:
             "\(address) closed the connection before it answered anything, as a server does that "
                 + "expects TLS; if it does, set redis.tls"
@@ -64,12 +64,16 @@ internal enum RedisAdvice {
         case .verification:
             "the certificate of \(address) is not trusted: \(error); correct redis.tls.ca_file or "
                 + "redis.tls.server_name"
-        case .refused:
-            "\(address) refuses the TLS connection: \(error); set redis.tls.cert_file and key_file "
-                + "to a certificate that it trusts"
+        case .refused: certificate(address, "\(error)")
         case .material: "redis.tls: \(error)"
         case .connection: noTLS(address, "\(error)")
         }
+    }
+
+    /// With TLS 1.3 the handshake is over before the server has looked at the certificate.
+    private static func certificate(_ address: String, _ reason: String) -> String {
+        "\(address) refuses the TLS connection (\(reason)); set redis.tls.cert_file and key_file to "
+            + "a certificate that it trusts"
     }
 
     private static func noTLS(_ address: String, _ reason: String) -> String {

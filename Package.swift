@@ -129,7 +129,12 @@ let package = Package(
                 "EventLoop", "JSON", "Telemetry", "Crypto", "Base",
             ]),
         tests("AdminTests", ["Admin", "Telemetry", "Base"]),
-        tests("BugleTests", ["Bugle", "Config", "Kafka", "JSON", "Telemetry", "Base"]),
+        tests(
+            "BugleTests",
+            [
+                "Bugle", "Config", "Crypto", "Kafka", "JSON", "Redis", "RedisServer", "Telemetry",
+                "Base",
+            ]),
         tests("SimulatorTests", ["Simulator", "HTTP2", "EventLoop", "Crypto", "JSON", "Base"]),
     ],
     cxxLanguageStandard: .cxx17

@@ -95,6 +95,17 @@ public struct Configuration: Sendable {
             public var keyFile: String?
             /// The name that the servers' certificates must have; nil for the host of the address.
             public var serverName: String?
+
+            /// TLS with the given files.
+            public init(
+                caFile: String? = nil, certificateFile: String? = nil, keyFile: String? = nil,
+                serverName: String? = nil
+            ) {
+                self.caFile = caFile
+                self.certificateFile = certificateFile
+                self.keyFile = keyFile
+                self.serverName = serverName
+            }
         }
 
         /// The server, or the nodes of a cluster that are asked for the others; at least one,

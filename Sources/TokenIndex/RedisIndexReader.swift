@@ -24,7 +24,7 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
         var openCommands = 0
         /// The bucket's marker says that the bucket is whole.
         var isTrusted = false
-        /// A command went to another node: the marker may have been read before the hash was.
+        /// The hash was read at another node: the marker may have been read before it.
         var isRedirected = false
 
         init(limit: Int) { found = NewestAddresses(limit: limit) }
@@ -193,7 +193,8 @@ extension RedisIndexReader {
         commandEnded(place)
     }
 
-    func redirected(tag: UInt64) { lookUps[Int(tag >> 1)].isRedirected = true }
+    /// A marker that comes later than expected is as good.
+    func redirected(tag: UInt64) { if tag & 1 == 0 { lookUps[Int(tag >> 1)].isRedirected = true } }
 
     private func commandEnded(_ place: Int) {
         let lookUp = lookUps[place]

@@ -222,6 +222,25 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
                 == [#"bugle.yaml:6: lnaes: unknown key; did you mean "lanes"?"#])
     }
 
+    @Test func `Redis may be a cluster and secured`() throws {
+        func redis(_ text: String) throws -> Configuration.Redis {
+            try Configuration.parse(
+                text: minimal + "redis: {\(text)}\n", environment: ["SA": "{}"]
+            ).redis
+        }
+        let plain = try redis("database: 1")
+        #expect(plain.cluster == .auto && plain.tls == nil && plain.addresses.count == 1)
+        let cluster = try redis("address: [\"a:1\", \"b:2\"], tls: true")
+        #expect(cluster.addressText == "a:1, b:2" && cluster.cluster == .true)
+        #expect(cluster.tls == .init() && cluster.database == 0)
+        #expect(try redis("tls: false").tls == nil && redis("tls: {}").tls == .init())
+        #expect(try redis("cluster: false").cluster == .false)
+        let tls = try #require(
+            try redis("tls: {ca_file: /c, cert_file: t, key_file: k, server_name: n}").tls)
+        #expect(tls.caFile == "/c" && tls.certificateFile == "t" && tls.keyFile == "k")
+        #expect(tls.serverName == "n")
+    }
+
     @Test(
         arguments: [
             ("lanes: 65", "lanes: expected auto or a whole number from 1 to 64"),
@@ -256,6 +275,26 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
             (
                 "dispatch: {retry: {base: 2s, max_wait: 1s}}",
                 "dispatch.retry.max_wait: shorter than base"
+            ),
+            ("redis: {address: []}", "redis.address: expected at least one host:port"),
+            (
+                "redis: {address: [a:1, b]}",
+                "redis.address: expected host:port, or a list of them for a cluster"
+            ),
+            (
+                "redis: {address: [a:1, b:2], cluster: false}",
+                "redis.cluster: several addresses are those of one cluster: leave it out"
+            ),
+            (
+                "redis: {cluster: true, database: 1}",
+                "redis.database: a cluster has database 0 only: leave it out"
+            ),
+            ("redis: {cluster: maybe}", "redis.cluster: expected one of auto, true, false"),
+            ("redis: {tls: maybe}", "redis.tls: expected true, false or a mapping"),
+            ("redis: {tls: {cert_file: a}}", "redis.tls.cert_file: given without key_file"),
+            (
+                "redis: {tls: {cafile: a}}",
+                "redis.tls.cafile: unknown key; did you mean \"ca_file\"?"
             ),
             (
                 "redis: {password_file: a, password: \"${SA}\"}",

@@ -6,7 +6,9 @@ import Testing
 import TokenIndex
 
 enum Stores {
-    static func all() throws -> [any IndexStore] { [InMemoryStore(), try RedisStore()] }
+    static func all() throws -> [any IndexStore] {
+        [InMemoryStore(), try RedisStore(), try RedisStore(cluster: nil)]
+    }
 }
 
 /// Runs a case against a fresh rig of every store.
@@ -285,7 +287,7 @@ private func withKnownContext(_ name: String, _ body: () throws -> Void) throws 
                 return
             }
             #expect(some.count == 1 && none.isEmpty)
-            #expect(rig.reader.isReady)
+            try rig.turn { rig.reader.isReady }
         }
     }
 

@@ -34,20 +34,37 @@ final class RedisStore: IndexStore {
         () throws(SystemError) in
         try RedisServer()
     }
+    private static nonisolated(unsafe) let cluster = Result<RedisCluster, SystemError> {
+        () throws(SystemError) in
+        try RedisCluster()
+    }
     private static let prefixes = Atomic<Int>(0)
 
-    let name = "in Redis"
+    let name: String
     let index: RedisTokenIndex
     let prefix: String
     let server: RedisServer
 
-    init(server: RedisServer? = nil) throws {
-        self.server = if let server { server } else { try Self.server.get() }
+    convenience init(server: RedisServer? = nil) throws {
+        try self.init("in Redis", [server ?? (try Self.server.get())])
+    }
+
+    /// In a cluster of three nodes, the one that all cases share if none is given.
+    convenience init(cluster: RedisCluster?) throws {
+        try self.init("in a cluster", (cluster ?? (try Self.cluster.get())).servers)
+    }
+
+    private init(_ name: String, _ servers: [RedisServer]) throws {
+        self.name = name
+        server = servers[0]
         prefix = "t\(Self.prefixes.add(1, ordering: .relaxed).newValue):"
-        var configuration = RedisConfiguration(host: "127.0.0.1", port: self.server.port)
+        var configuration = RedisConfiguration(
+            endpoints: servers.map { RedisEndpoint(host: "127.0.0.1", port: $0.port) })
         configuration.commandTimeout = .seconds(30)
         index = RedisTokenIndex(configuration, prefix: prefix)
     }
+
+    static func sharedCluster() throws -> RedisCluster { try cluster.get() }
 
     func reader(on loop: EventLoop, addressesPerUser: Int) throws -> any TokenIndex {
         index.reader(on: loop, addressesPerUser: addressesPerUser)

@@ -77,7 +77,7 @@ internal struct OnlineCheck {
 
     // MARK: - Redis
 
-    private func redis() -> [Finding] {
+    internal func redis() -> [Finding] {
         guard configuration.index.store == .redis else { return [] }
         let connection: RedisConfiguration
         do throws(Failure) {

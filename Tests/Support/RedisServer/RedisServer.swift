@@ -72,7 +72,7 @@ public final class RedisServer {
         watchdog = try Self.spawn(
             [
                 "sh", "-c",
-                "read line; left=$?; kill -9 \(process); [ $left = 0 ] || rm -rf \(folder)",
+                "read line; left=$?; kill -9 \(process) 2>/dev/null; [ $left = 0 ] || rm -rf \(folder)",
             ],
             input: life.read)
         close(life.read)
@@ -97,7 +97,11 @@ public final class RedisServer {
     /// Runs a command with redis-cli and returns what that prints, without the line feed at its
     /// end; an error reply is its text.
     @discardableResult
-    public func command(_ words: String...) -> String {
+    public func command(_ words: String...) -> String { command(words) }
+
+    /// Runs a command given as a list.
+    @discardableResult
+    public func command(_ words: [String]) -> String {
         var text = (try? Self.output(of: ["redis-cli", "-p", "\(port)"] + words)) ?? ""
         while text.last == "\n" { text.removeLast() }
         return text

@@ -209,7 +209,7 @@ def apps(port, certificate, key):
 class Bugle(Child):
     """`bugle run`, the process under test, ready to dispatch."""
 
-    def __init__(self, bench, broker, redis, gateway, lanes=1, connections=2):
+    def __init__(self, bench, broker, redis, gateway, lanes=1, connections=2, commit="plain"):
         self.admin = free_port()
         folder = tempfile.mkdtemp(prefix="bugle-", dir=bench.scratch)
         config = os.path.join(folder, "bugle.yaml")
@@ -217,7 +217,7 @@ class Bugle(Child):
             json.dump({
                 "kafka": {
                     "brokers": broker.bootstrap, "group": "bugle",
-                    "commit": os.environ.get("COMMIT", "plain"),
+                    "commit": commit, "instance": os.path.basename(folder),
                     "properties": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}},
                 "redis": {"address": f"127.0.0.1:{redis.port}"},
                 "apps": gateway.apps, "lanes": lanes,
@@ -280,7 +280,7 @@ class World:
     """A broker with registered devices, Redis, a gateway and Bugle, ready."""
 
     def __init__(self, bench, users=400, lanes=1, gateway=None, device_partitions=PARTITIONS,
-                 connections=2):
+                 connections=2, commit="plain"):
         self.users = users
         self.parts = []
         try:
@@ -289,7 +289,7 @@ class World:
             self.redis = self.keep(Redis(bench))
             self.gateway = self.keep(gateway or Nghttpd(bench, users))
             self.bugle = self.keep(
-                Bugle(bench, self.broker, self.redis, self.gateway, lanes, connections))
+                Bugle(bench, self.broker, self.redis, self.gateway, lanes, connections, commit))
         except BaseException:
             self.close()
             raise

@@ -59,6 +59,7 @@ final class TransactionSession {
     }
 
     func run() {
+        warmUp()
         while true {
             let now = time.monotonic
             inbox.noteTurn(at: now)
@@ -71,6 +72,12 @@ final class TransactionSession {
             serve(waitLimit(at: time.monotonic))
         }
         for flush in flushes { flush.completion() }
+    }
+
+    private func warmUp() {
+        if let error = producer.warmUp(Limits.topicWarmUp) {
+            settings.onEvent?(.producerError(error))
+        }
     }
 
     private func take(_ message: CommitterMessage) {
@@ -253,6 +260,7 @@ extension TransactionSession {
                 configuration, settings.producer, topics: settings.topics, transactions: names)
             inbox.redirectWakes(to: fresh.queue)
             producer = fresh
+            warmUp()
         } catch {
             return .again(error)
         }

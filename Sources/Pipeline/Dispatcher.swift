@@ -256,6 +256,10 @@ public final class Dispatcher: Sendable {
             "bugle_outbox_bytes", help: "Bytes of records posted and not yet delivered."
         ) { [committer] in Double(committer.backlog.bytes) }
         registry.gauge(
+            "bugle_commits",
+            help: "Commits, each of them a transaction in that mode, that succeeded."
+        ) { [committer] in Double(committer.statistics.commits) }
+        registry.gauge(
             "bugle_commit_failures", help: "Commits that were refused or not answered."
         ) { [committer] in Double(committer.statistics.commitFailures) }
     }

@@ -184,6 +184,24 @@ import Testing
         #expect(try committed() == [200, 200, 200, 200])
     }
 
+    @Test func `work that takes longer than the poll interval causes no rebalance`() throws {
+        try publish(40)
+        var settings = TestMember.groupSettings("g")
+        settings.maxPollInterval = .seconds(6)
+        settings.drainDeadline = .milliseconds(500)
+        let member = try TestMember(configuration, group: settings)
+        member.holds = true
+        #expect(member.turn { member.heldCount == 40 })
+        // Gateways that do not answer, for longer than the broker waits for a member.
+        #expect(!member.turn(until: .seconds(9)) { member.partitions.count != 4 })
+        #expect(member.lostCount == 0 && member.events.errors.isEmpty)
+        member.holds = false
+        member.release()
+        #expect(member.stop())
+        #expect(member.seen.count == 40)
+        #expect(try committed() == [10, 10, 10, 10])
+    }
+
     @Test func `a drain nobody answers ends at its deadline and the member goes on`() throws {
         try publish(40)
         var settings = TestMember.groupSettings("g")

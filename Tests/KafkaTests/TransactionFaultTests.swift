@@ -110,6 +110,14 @@ import Testing
         #expect(SystemTime.shared.monotonic - start < .seconds(9))
     }
 
+    @Test func `a probe says whether transactions are offered`() throws {
+        #expect(try TransactionProbe.ask(configuration, group: "g", timeout: .seconds(20)))
+        cluster.withdraw(.initProducerID)
+        #expect(throws: CommitterFailure.self) {
+            try TransactionProbe.ask(configuration, group: "g", timeout: .seconds(20))
+        }
+    }
+
     @Test func `a broker without transactions is told apart`() throws {
         cluster.withdraw(.initProducerID)
         var settings = CommitterConfiguration(topics: ["results"])

@@ -28,7 +28,8 @@ internal struct OnlineCheck {
         }
         let found = topics(cluster, partitions)
         guard !found.contains(where: { $0.level == .error }) else { return found }
-        return found + configuration.kafka.topics.events.flatMap { sample($0.name, cluster) }
+        return found + transactions(cluster)
+            + configuration.kafka.topics.events.flatMap { sample($0.name, cluster) }
     }
 
     private func topics(_ cluster: ClusterAccess, _ partitions: [String: Int32]) -> [Finding] {
@@ -61,6 +62,24 @@ internal struct OnlineCheck {
                 .ok("kafka: \(plan.entries.count) topics with \(known ?? 0) partitions each"))
         }
         return findings
+    }
+
+    /// Whether the cluster lets this group make transactions.
+    private func transactions(_ cluster: ClusterAccess) -> [Finding] {
+        let kafka = configuration.kafka
+        guard kafka.commit == .transactional, configuration.roles.contains(.dispatch) else {
+            return []
+        }
+        do throws(CommitterFailure) {
+            let answered = try TransactionProbe.ask(
+                cluster.configuration, group: kafka.group, timeout: .seconds(10))
+            guard answered else {
+                return [.warning("kafka: the coordinator of transactions does not answer yet")]
+            }
+            return [.ok("kafka: transactions are offered; this replica is \(kafka.instance)")]
+        } catch {
+            return [.error("kafka: \(error)")]
+        }
     }
 
     /// Looks at the newest records: do producers put a user's events where they belong?

@@ -30,6 +30,7 @@ extension Configuration.Kafka {
         instance = section.value(
             "instance", default: hostName, name, Configuration.Topics.checked)
         commit = section.choice("commit", default: Commit.transactional)
+        staticMembership = section.bool("static_membership", default: false)
         topics = Configuration.Topics(section.section("topics"))
         properties = Self.readProperties(&section)
         section.finish()

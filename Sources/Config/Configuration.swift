@@ -233,6 +233,8 @@ extension Configuration {
         public var instance: String
         /// The commit mode; default `transactional`.
         public var commit: Commit
+        /// Whether the broker keeps this replica's partitions for it over a restart; default false.
+        public var staticMembership: Bool
         /// The topics.
         public var topics: Topics
         /// Other client properties, in the order of the file.

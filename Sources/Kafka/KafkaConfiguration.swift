@@ -91,6 +91,9 @@ public struct GroupConfiguration: Sendable {
     public var statisticsInterval = TimeSpan.zero
     /// How long a revoked partition may take to finish its work before it is given away.
     public var drainDeadline = TimeSpan.seconds(20)
+    /// The member's name for the broker, which then keeps its partitions over a restart within the
+    /// session time-out, and also for that long after a planned stop. Nil for a member that leaves.
+    public var instanceID: String?
     /// Written beside each committed offset, for whoever reads the group's state.
     public var commitMetadata = ""
 
@@ -98,7 +101,7 @@ public struct GroupConfiguration: Sendable {
     public init(groupID: String) { self.groupID = groupID }
 
     var properties: [(String, String)] {
-        [
+        (instanceID.map { [("group.instance.id", $0)] } ?? []) + [
             ("group.id", groupID),
             ("session.timeout.ms", String(sessionTimeout.millis)),
             ("heartbeat.interval.ms", String(heartbeatInterval.millis)),

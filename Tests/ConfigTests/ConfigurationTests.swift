@@ -112,6 +112,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
               group: g
               instance: g-0
               commit: plain
+              static_membership: true
               topics:
                 events: [{name: e1, class: critical}, e2, {name: e3}]
                 devices: d
@@ -215,7 +216,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
                 == [
                     #"bugle.yaml:3: kafka.comit: unknown key; did you mean "commit"?"#,
                     "bugle.yaml:4: kafka.zzz: unknown key; known here: brokers, group, instance,"
-                        + " commit, topics, properties",
+                        + " commit, static_membership, topics, properties",
                 ])
         #expect(
             faults(minimal + "lnaes: 2\n")

@@ -7,63 +7,11 @@ import Testing
 @Suite(.serialized) struct BrokerTests {
     private let broker: TestBroker
     private let admin: Admin
-    private static let partitions: Int32 = 6
+    private static let partitions = TestBroker.partitions
 
     init() throws {
-        broker = try TestBroker()
+        broker = try TestBroker.withTopics()
         admin = try Admin(broker.configuration)
-        let failures = try admin.createTopics(
-            [
-                NewTopic(TestMember.input, partitions: Self.partitions, replicas: 1),
-                NewTopic(TestMember.output, partitions: 3, replicas: 1),
-            ], timeout: .seconds(20))
-        #expect(failures.isEmpty)
-        let deadline = SystemTime.shared.monotonic + .seconds(20)
-        while SystemTime.shared.monotonic < deadline {
-            let found = try admin.describeCluster(timeout: .seconds(10))
-            if found.topic(TestMember.input)?.partitions == Self.partitions,
-                found.topic(TestMember.output)?.partitions == 3
-            {
-                return
-            }
-        }
-    }
-
-    private func publish(_ numbers: Range<Int>) throws {
-        let producer = try TopicProducer(broker.configuration)
-        for number in numbers {
-            try producer.send(
-                to: TestMember.input, partition: Int32(number) % Self.partitions,
-                key: Array("user-\(number)".utf8), value: Array("event \(number)".utf8))
-        }
-        try producer.flush(timeout: .seconds(30))
-    }
-
-    private func results() throws -> [String] {
-        let reader = try TopicReader(
-            broker.configuration, topics: [TestMember.output], from: .beginning)
-        var values: [String] = []
-        let deadline = SystemTime.shared.monotonic + .seconds(30)
-        let ended = reader.readToEnd(deadline: deadline) { record in
-            values.append(record.value.map { String(decoding: $0, as: UTF8.self) } ?? "")
-        }
-        #expect(ended)
-        return values
-    }
-
-    private func committed() throws -> [Int64] {
-        let places = (0..<Self.partitions).map { TopicPartition(TestMember.input, $0) }
-        let asker = try Consumer(
-            broker.configuration, group: TestMember.groupSettings("g", sessionTimeout: .seconds(6)))
-        let offsets = try asker.committedOffsets(places, timeout: .seconds(10))
-        return places.map { offsets[$0] ?? -1 }
-    }
-
-    private func expected(_ total: Int) -> Set<String> {
-        Set(
-            (0..<total).map { number in
-                "\(number % Int(Self.partitions))/\(number / Int(Self.partitions))"
-            })
     }
 
     @Test func `a topic is created once and described`() throws {
@@ -77,7 +25,7 @@ import Testing
     /// This broker refuses commits while an eager rebalance is going on, as Kafka does not: what
     /// moves to the other member may be done twice there. Nothing else may, and nothing is lost.
     @Test func `a second member takes over what was drained`() throws {
-        try publish(0..<600)
+        try broker.publish(0..<600)
         var settings = TestMember.groupSettings("g", sessionTimeout: .seconds(6))
         settings.commitMetadata = "first"
         let first = try TestMember(broker.configuration, group: settings)
@@ -94,7 +42,7 @@ import Testing
             })
         first.holds = false
         first.release()
-        try publish(600..<1_200)
+        try broker.publish(600..<1_200)
         #expect(
             first.turn(until: .seconds(60)) {
                 second.turn()
@@ -104,21 +52,21 @@ import Testing
         #expect(second.turn(until: .seconds(60)) { second.partitions.count == 6 })
         #expect(second.stop())
 
-        let isComplete = try Set(results()) == expected(1_200)
+        let isComplete = try Set(broker.results()) == Set(TestBroker.expected(1_200))
         #expect(isComplete)
         #expect(first.seen.count == Set(first.seen).count)
-        #expect(try committed() == [Int64](repeating: 200, count: 6))
+        #expect(try broker.committed() == [Int64](repeating: 200, count: 6))
     }
 
     @Test func `a broker stopped and restarted loses nothing and work goes on`() throws {
-        try publish(0..<300)
+        try broker.publish(0..<300)
         let member = try TestMember(
             broker.configuration, group: TestMember.groupSettings("g", sessionTimeout: .seconds(6)))
         #expect(member.turn { member.seen.count >= 300 })
         broker.stop()
         member.holds = true
         try broker.start()
-        try publish(300..<600)
+        try broker.publish(300..<600)
         member.holds = false
         #expect(member.turn(until: .seconds(90)) { Set(member.seen).count == 600 })
         #expect(
@@ -128,13 +76,13 @@ import Testing
                 }
             })
         member.stop()
-        let isComplete = try Set(results()) == expected(600)
+        let isComplete = try Set(broker.results()) == Set(TestBroker.expected(600))
         #expect(isComplete)
-        #expect(try committed() == [Int64](repeating: 100, count: 6))
+        #expect(try broker.committed() == [Int64](repeating: 100, count: 6))
     }
 
     @Test func `the group's last commit names who made it`() throws {
-        try publish(0..<6)
+        try broker.publish(0..<6)
         var settings = TestMember.groupSettings("g", sessionTimeout: .seconds(6))
         settings.commitMetadata = "replica-7"
         let member = try TestMember(broker.configuration, group: settings)

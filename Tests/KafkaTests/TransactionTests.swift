@@ -6,26 +6,8 @@ import Testing
 /// Transactions against a broker in its own process. Readers here read committed records only.
 @Suite(.serialized) struct TransactionTests {
     private let broker: TestBroker
-    private static let partitions: Int32 = 6
 
-    init() throws {
-        broker = try TestBroker()
-        let admin = try Admin(broker.configuration)
-        _ = try admin.createTopics(
-            [
-                NewTopic(TestMember.input, partitions: Self.partitions, replicas: 1),
-                NewTopic(TestMember.output, partitions: 3, replicas: 1),
-            ], timeout: .seconds(20))
-        let deadline = SystemTime.shared.monotonic + .seconds(20)
-        while SystemTime.shared.monotonic < deadline {
-            let found = try admin.describeCluster(timeout: .seconds(10))
-            if found.topic(TestMember.input)?.partitions == Self.partitions,
-                found.topic(TestMember.output)?.partitions == 3
-            {
-                return
-            }
-        }
-    }
+    init() throws { broker = try TestBroker.withTopics() }
 
     private func member(
         _ instance: String, _ configuration: KafkaConfiguration? = nil,
@@ -40,75 +22,39 @@ import Testing
             configuration ?? broker.configuration, group: settings, committer: committer)
     }
 
-    private func publish(_ numbers: Range<Int>, partition: Int32? = nil) throws {
-        let producer = try TopicProducer(broker.configuration)
-        for number in numbers {
-            try producer.send(
-                to: TestMember.input, partition: partition ?? Int32(number) % Self.partitions,
-                key: Array("user-\(number)".utf8), value: Array("event \(number)".utf8))
-        }
-        try producer.flush(timeout: .seconds(30))
-    }
-
-    private func results() throws -> [String] {
-        let reader = try TopicReader(
-            broker.configuration, topics: [TestMember.output], from: .beginning)
-        var values: [String] = []
-        let deadline = SystemTime.shared.monotonic + .seconds(30)
-        let ended = reader.readToEnd(deadline: deadline) { record in
-            values.append(record.value.map { String(decoding: $0, as: UTF8.self) } ?? "")
-        }
-        #expect(ended)
-        return values.sorted()
-    }
-
-    private func committed() throws -> [Int64] {
-        let places = (0..<Self.partitions).map { TopicPartition(TestMember.input, $0) }
-        let asker = try Consumer(
-            broker.configuration, group: TestMember.groupSettings("g", sessionTimeout: .seconds(6)))
-        let offsets = try asker.committedOffsets(places, timeout: .seconds(10))
-        return places.map { offsets[$0] ?? -1 }
-    }
-
-    private func expected(_ total: Int) -> [String] {
-        (0..<total).map { number in
-            "\(number % Int(Self.partitions))/\(number / Int(Self.partitions))"
-        }.sorted()
-    }
-
     @Test func `results and offsets come together`() throws {
-        try publish(0..<600)
+        try broker.publish(0..<600)
         let member = try member("a")
         #expect(member.turn { member.seen.count == 600 })
         #expect(member.stop())
-        #expect(try results() == expected(600))
-        #expect(try committed() == [Int64](repeating: 100, count: 6))
+        #expect(try broker.results() == TestBroker.expected(600))
+        #expect(try broker.committed() == [Int64](repeating: 100, count: 6))
         #expect(member.committer.backlog == (0, 0))
         #expect(member.reports.all.isEmpty)
     }
 
     @Test func `what is finished behind an open event is committed and not done again`() throws {
-        try publish(0..<60, partition: 0)
+        try broker.publish(0..<60, partition: 0)
         let first = try member("a", drainDeadline: .milliseconds(500))
         first.holds = true
         #expect(first.turn { first.heldCount == 60 })
         first.release { $0 != 3 && $0 != 7 && $0 < 50 }
         #expect(first.turn { first.committer.backlog.records == 0 })
-        #expect(try results().count == 48)
+        #expect(try broker.results().count == 48)
         first.answersTickets = false
         first.stop()
-        #expect(try committed()[0] == 3)
+        #expect(try broker.committed()[0] == 3)
 
         let second = try member("a")
         #expect(second.turn { second.seen.count + second.skipped.count == 57 })
         #expect(second.seen == ["0/3", "0/7"] + (50..<60).map { "0/\($0)" })
         #expect(second.stop())
-        #expect(try committed()[0] == 60)
-        #expect(try results() == (0..<60).map { "0/\($0)" }.sorted())
+        #expect(try broker.committed()[0] == 60)
+        #expect(try broker.results() == (0..<60).map { "0/\($0)" }.sorted())
     }
 
     @Test func `a second process of the same name ends the first, which says so`() throws {
-        try publish(0..<6)
+        try broker.publish(0..<6)
         let first = try member("same")
         #expect(first.turn { first.committer.committedOffsets.count == 6 })
         let second = try member("same")
@@ -116,7 +62,7 @@ import Testing
             second.turn(until: .seconds(60)) {
                 (try? second.committer.waitUntilReady(upTo: .zero)) == true
             })
-        try publish(6..<60)
+        try broker.publish(6..<60)
         #expect(
             first.turn(until: .seconds(60)) {
                 second.turn()
@@ -129,25 +75,25 @@ import Testing
         #expect(second.turn(until: .seconds(60)) { second.partitions.count == 6 })
         #expect(
             second.turn(until: .seconds(60)) {
-                (try? committed()) == [Int64](repeating: 10, count: 6)
+                (try? broker.committed()) == [Int64](repeating: 10, count: 6)
             })
         #expect(second.stop())
-        #expect(try results() == expected(60))
+        #expect(try broker.results() == TestBroker.expected(60))
     }
 
     @Test func `a broker that goes away and comes back loses and doubles nothing`() throws {
-        try publish(0..<300)
+        try broker.publish(0..<300)
         let member = try member("a")
         #expect(member.turn { member.seen.count == 300 })
         broker.stop()
         try broker.start()
-        try publish(300..<600)
+        try broker.publish(300..<600)
         #expect(member.turn(until: .seconds(90)) { Set(member.seen).count == 600 })
         #expect(
             member.turn(until: .seconds(60)) {
-                (try? committed()) == [Int64](repeating: 100, count: 6)
+                (try? broker.committed()) == [Int64](repeating: 100, count: 6)
             })
         member.stop()
-        #expect(try results() == expected(600))
+        #expect(try broker.results() == TestBroker.expected(600))
     }
 }

@@ -11,6 +11,7 @@ extension DispatcherSettings {
         var group = GroupConfiguration(groupID: configuration.kafka.group)
         group.drainDeadline = configuration.drainDeadline
         group.commitMetadata = configuration.kafka.instance
+        if configuration.kafka.staticMembership { group.instanceID = configuration.kafka.instance }
         let topics = configuration.kafka.topics
         self.init(
             kafka: kafka, group: group,

@@ -60,8 +60,10 @@ extension RecordProducer {
         answer(rd_kafka_init_transactions(client.pointer, Int32(clamping: timeout.millis)))
     }
 
+    /// After a fatal error this version may never come back from the call.
     func beginTransaction() -> TransactionMachine.Answer {
-        answer(rd_kafka_begin_transaction(client.pointer))
+        if let error = client.fatalError { return .fatal(error) }
+        return answer(rd_kafka_begin_transaction(client.pointer))
     }
 
     /// Hands over records of a batch, and waits for room when the queue is full.

@@ -93,6 +93,28 @@ import Testing
         #expect(try results().count == 60)
     }
 
+    @Test func `nothing is read before it is known what is finished`() throws {
+        try publish(60, partition: 0)
+        var settings = TestMember.groupSettings("g")
+        settings.drainDeadline = .milliseconds(500)
+        let first = try TestMember(configuration, group: settings)
+        first.holds = true
+        #expect(first.turn { first.heldCount == 60 })
+        first.release { $0 > 0 }
+        #expect(first.turn { first.committer.backlog.records == 0 })
+        first.answersTickets = false
+        first.stop()
+
+        let refusals = [MockCluster.Fault](repeating: .clusterUnauthorized, count: 3)
+        cluster.push(refusals, to: .offsetFetch)
+        let second = try TestMember(configuration, group: settings)
+        #expect(second.turn { second.seen.count + second.skipped.count == 60 })
+        #expect(second.seen == ["0/0"])
+        #expect(second.events.errors.count { $0.kind == .unauthorized } == 3)
+        #expect(second.stop())
+        #expect(try results().count == 60)
+    }
+
     @Test func `a lost assignment commits nothing and is assigned again`() throws {
         try publish(40)
         let member = try TestMember(configuration, group: TestMember.groupSettings("g"))

@@ -14,6 +14,8 @@ final class ClientSession {
     /// What happened inside nghttp2.
     let recorder = SessionRecorder()
     private let session: OpaquePointer
+    /// Outlives the session: `deinit` ends the session before the properties go.
+    private let memory = SessionMemory()
     /// Scratch for one request's header fields.
     private let fields: UnsafeMutablePointer<nghttp2_nv>
 
@@ -35,9 +37,10 @@ final class ClientSession {
         // The recorder outlives the session: both belong to this object, and deinit ends the
         // session first.
         let context = Unmanaged.passUnretained(recorder).toOpaque()
-        guard nghttp2_session_client_new(&made, callbacks, context) == 0, let made else {
-            return nil
+        let result = memory.withFunctions {
+            nghttp2_session_client_new3(&made, callbacks, context, nil, $0)
         }
+        guard result == 0, let made else { return nil }
         session = made
         fields = .allocate(capacity: Limits.requestFieldsMax)
         guard submitPreface() else { return nil }

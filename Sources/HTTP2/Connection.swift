@@ -18,31 +18,31 @@ final class Connection: ReadinessHandler {
     // Not checked for exclusivity at run time, like what else is touched for each request: no access
     // lasts longer than its statement, and none calls out.
     @exclusivity(unchecked) private(set) var machine: ConnectionMachine
-    private(set) var goAway: GoAway?
+    @exclusivity(unchecked) private(set) var goAway: GoAway?
     /// Streams that may still be opened in this turn; set by the pool before it dispatches.
     @exclusivity(unchecked) var room = 0
 
     private let pool: HTTP2Pool
     private let loop: EventLoop
     private var attempt: DialAttempt?
-    private var fd: Int32 = -1
-    private var registration: Registration?
-    private var interest: Interest = []
-    private var tls: TLSSession?
-    private var session: ClientSession?
+    @exclusivity(unchecked) private var fd: Int32 = -1
+    @exclusivity(unchecked) private var registration: Registration?
+    @exclusivity(unchecked) private var interest: Interest = []
+    @exclusivity(unchecked) private var tls: TLSSession?
+    @exclusivity(unchecked) private var session: ClientSession?
     @exclusivity(unchecked) private var streams = ExchangeList()
 
     /// Serialised and not yet taken by TLS, from `outputOffset` on.
     private let output = ByteWriter(capacity: 32 * 1024)
-    private var outputOffset = 0
+    @exclusivity(unchecked) private var outputOffset = 0
     /// All plaintext bytes ever serialised, and those that TLS has passed to the socket whole.
-    private var serialised: UInt64 = 0
-    private var flushed: UInt64 = 0
+    @exclusivity(unchecked) private var serialised: UInt64 = 0
+    @exclusivity(unchecked) private var flushed: UInt64 = 0
     /// The estimated size of what was opened and is not serialised yet.
     @exclusivity(unchecked) private var openedBytes = 0
 
-    private var hasMoreToRead = false
-    private var timerDue = MonotonicTime.distantFuture
+    @exclusivity(unchecked) private var hasMoreToRead = false
+    @exclusivity(unchecked) private var timerDue = MonotonicTime.distantFuture
     private lazy var timer = LoopTimer { [unowned self] in timePassed() }
 
     init(pool: HTTP2Pool, loop: EventLoop, policy: PoolPolicy) {

@@ -30,18 +30,19 @@ extension HTTP2Pool {
     }
 
     private func leastLoaded() -> Connection? {
-        var best: Connection?
-        for connection in connections where connection.room > 0 {
-            if let current = best, current.inFlight <= connection.inFlight { continue }
-            best = connection
+        var best: Int?
+        var least = Int.max
+        for index in connections.indices where connections[index].room > 0 {
+            let load = connections[index].inFlight
+            if load < least { (best, least) = (index, load) }
         }
-        return best
+        return best.map { connections[$0] }
     }
 
     private func write(_ exchange: Exchange, on connection: Connection) {
         do throws(ClientSession.OpenFailure) {
             try connection.open(exchange)
-            inFlight += 1
+            written += 1
             statistics.requestsWritten += 1
         } catch {
             switch error {
@@ -57,7 +58,7 @@ extension HTTP2Pool {
 
     /// A connection reports the end of a stream; `end` is nil when there is an answer.
     func ended(_ exchange: Exchange, _ end: StreamEnd?) {
-        inFlight -= 1
+        written -= 1
         setNeedsTurnEnd()
         guard let end else {
             statistics.responses += 1

@@ -23,8 +23,10 @@ public final class HTTP2Pool: TurnEndHandler {
     /// Counts since the pool was made.
     @exclusivity(unchecked) public internal(set) var statistics = PoolStatistics()
 
+    @exclusivity(unchecked) var written = 0
+
     /// Requests written and not answered.
-    @exclusivity(unchecked) public internal(set) var inFlight = 0
+    public var inFlight: Int { written }
 
     let loop: EventLoop
     let tls: TLSContext
@@ -36,21 +38,21 @@ public final class HTTP2Pool: TurnEndHandler {
     @exclusivity(unchecked) var connections: [Connection] = []
     @exclusivity(unchecked) var plan: PoolPlan
     @exclusivity(unchecked) var delay: ReconnectDelay
-    var calm = CalmCap()
+    @exclusivity(unchecked) var calm = CalmCap()
     @exclusivity(unchecked) var queue = ExchangeList()
     /// Refused requests that wait out their delay.
-    var delayed: [Exchange] = []
+    @exclusivity(unchecked) var delayed: [Exchange] = []
     /// Requests that were not taken in, to be handed back at the end of the turn.
     @exclusivity(unchecked) var rejected: [(Exchange, TransportFault)] = []
     @exclusivity(unchecked) var earliestDeadline = MonotonicTime.distantFuture
-    var lastSweep = MonotonicTime(nanos: 0)
+    @exclusivity(unchecked) var lastSweep = MonotonicTime(nanos: 0)
     /// One delay for all requests refused in a turn, so that they keep their order.
-    var refusedDelayEnd: MonotonicTime?
+    @exclusivity(unchecked) var refusedDelayEnd: MonotonicTime?
     /// When the next connection is dialled, if one is wanted.
-    var dialTime: MonotonicTime?
-    var timerDue = MonotonicTime.distantFuture
-    var isDraining = false
-    var isClosed = false
+    @exclusivity(unchecked) var dialTime: MonotonicTime?
+    @exclusivity(unchecked) var timerDue = MonotonicTime.distantFuture
+    @exclusivity(unchecked) var isDraining = false
+    @exclusivity(unchecked) var isClosed = false
 
     @exclusivity(unchecked) private var exchanges: [Exchange] = []
     @exclusivity(unchecked) private var spare: [Exchange] = []

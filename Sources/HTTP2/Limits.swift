@@ -30,6 +30,8 @@ public enum Limits {
     public static let readBufferBytes = 64 * 1024
     /// Buffers of input taken from one connection before the others get their turn.
     public static let readsPerTurnMax = 8
+    /// Bytes of freed memory that one session keeps for its next streams: a thousand of them.
+    public static let sessionMemoryKeptBytes = 1024 * 1024
     /// Header fields of one request.
     public static let requestFieldsMax = 48
     /// Bytes of GOAWAY debug data that are looked at.

@@ -37,7 +37,7 @@ final class SessionRecorder {
     /// Where DATA frames go while the session serialises.
     @exclusivity(unchecked) var output: ByteWriter?
     /// The loop's time, for stamps.
-    var now = MonotonicTime(nanos: 0)
+    @exclusivity(unchecked) var now = MonotonicTime(nanos: 0)
 
     static func register(in callbacks: OpaquePointer) {
         nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, headersBegan)
@@ -54,9 +54,11 @@ final class SessionRecorder {
     private static let headersBegan: nghttp2_on_begin_headers_callback = {
         session, frame, context in
         guard let recorder = recorder(context), let frame else { return 0 }
-        recorder.current = exchange(session, streamID(of: frame))
-        recorder.current?._withUnsafeGuaranteedRef {
-            if $0.status == 0 { $0.firstByteAt = recorder.now }
+        recorder._withUnsafeGuaranteedRef { recorder in
+            recorder.current = exchange(session, streamID(of: frame))
+            recorder.current?._withUnsafeGuaranteedRef {
+                if $0.status == 0 { $0.firstByteAt = recorder.now }
+            }
         }
         return 0
     }
@@ -64,7 +66,10 @@ final class SessionRecorder {
     private static let headerRead: nghttp2_on_header_callback = {
         session, frame, name, nameLength, value, valueLength, _, context in
         guard let recorder = recorder(context), let frame, let name, let value else { return 0 }
-        recorder.resume(session, streamID(of: frame))?._withUnsafeGuaranteedRef {
+        let exchange = recorder._withUnsafeGuaranteedRef {
+            $0.resume(session, streamID(of: frame))
+        }
+        exchange?._withUnsafeGuaranteedRef {
             $0.read(
                 header: UnsafeRawBufferPointer(start: name, count: nameLength),
                 value: UnsafeRawBufferPointer(start: value, count: valueLength))
@@ -89,28 +94,29 @@ final class SessionRecorder {
 
     private static let frameRead: nghttp2_on_frame_recv_callback = { session, frame, context in
         guard let recorder = recorder(context), let frame else { return 0 }
+        recorder._withUnsafeGuaranteedRef { $0.read(frame, session) }
+        return 0
+    }
+
+    private func read(_ frame: UnsafePointer<nghttp2_frame>, _ session: OpaquePointer?) {
         let header = UnsafeRawPointer(frame).assumingMemoryBound(to: nghttp2_frame_hd.self).pointee
         switch UInt32(header.type) {
         case NGHTTP2_HEADERS.rawValue:
-            recorder.messageFrameRead(
-                session, header, recorder.resume(session, header.stream_id))
-            recorder.current = nil
+            messageFrameRead(session, header, resume(session, header.stream_id))
+            current = nil
         case NGHTTP2_DATA.rawValue:
             if UInt32(header.flags) & NGHTTP2_FLAG_END_STREAM.rawValue != 0 {
-                recorder.messageFrameRead(session, header, exchange(session, header.stream_id))
+                messageFrameRead(session, header, Self.exchange(session, header.stream_id))
             }
         case NGHTTP2_SETTINGS.rawValue:
-            if UInt32(header.flags) & NGHTTP2_FLAG_ACK.rawValue == 0 {
-                recorder.events.append(.settings)
-            }
+            if UInt32(header.flags) & NGHTTP2_FLAG_ACK.rawValue == 0 { events.append(.settings) }
         case NGHTTP2_PING.rawValue:
             if UInt32(header.flags) & NGHTTP2_FLAG_ACK.rawValue != 0 {
-                recorder.events.append(.pingAnswered)
+                events.append(.pingAnswered)
             }
-        case NGHTTP2_GOAWAY.rawValue: recorder.goAwayRead(frame.pointee.goaway)
+        case NGHTTP2_GOAWAY.rawValue: goAwayRead(frame.pointee.goaway)
         default: break
         }
-        return 0
     }
 
     private func messageFrameRead(
@@ -143,8 +149,11 @@ final class SessionRecorder {
         guard let recorder = recorder(context), let exchange = exchange(session, streamID) else {
             return 0
         }
-        recorder.ended.append(
-            EndedStream(exchange: exchange, streamID: streamID, code: code, isStillOpen: false))
+        recorder._withUnsafeGuaranteedRef {
+            $0.ended.append(
+                EndedStream(
+                    exchange: exchange, streamID: streamID, code: code, isStillOpen: false))
+        }
         return 0
     }
 
@@ -169,9 +178,10 @@ final class SessionRecorder {
 
     private static let sendData: nghttp2_send_data_callback = {
         _, _, frameHeader, length, source, context in
-        guard let output = recorder(context)?.output, let pointer = source?.pointee.ptr else {
-            return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
-        }
+        guard
+            let output = recorder(context)?._withUnsafeGuaranteedRef({ $0.output }),
+            let pointer = source?.pointee.ptr
+        else { return NGHTTP2_ERR_CALLBACK_FAILURE.rawValue }
         return Unmanaged<Exchange>.fromOpaque(pointer)._withUnsafeGuaranteedRef { exchange in
             guard let body = exchange.request?.body.bytes else {
                 return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue
@@ -188,15 +198,20 @@ final class SessionRecorder {
         guard let recorder = recorder(context), let frame else { return 0 }
         let header = UnsafeRawPointer(frame).assumingMemoryBound(to: nghttp2_frame_hd.self).pointee
         if UInt32(header.type) == NGHTTP2_HEADERS.rawValue {
-            recorder.events.append(.notSent(streamID: header.stream_id))
+            recorder._withUnsafeGuaranteedRef {
+                $0.events.append(.notSent(streamID: header.stream_id))
+            }
         }
         return 0
     }
 
     // MARK: Context
 
-    private static func recorder(_ context: UnsafeMutableRawPointer?) -> SessionRecorder? {
-        context.map { Unmanaged<SessionRecorder>.fromOpaque($0).takeUnretainedValue() }
+    /// The recorder, which lives as long as its session.
+    private static func recorder(
+        _ context: UnsafeMutableRawPointer?
+    ) -> Unmanaged<SessionRecorder>? {
+        context.map { .fromOpaque($0) }
     }
 
     private static func streamID(of frame: UnsafePointer<nghttp2_frame>) -> Int32 {

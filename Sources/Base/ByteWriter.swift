@@ -7,19 +7,22 @@
 /// Loop-confined: not `Sendable`. Appending is amortised O(n); `removeAll` keeps the memory.
 public final class ByteWriter {
     // Exclusivity is not checked at run time for these: a check costs more than an append, and no
-    // access to them lasts longer than the statement it stands in.
+    // access to them lasts longer than the statement it stands in. They are private, as other
+    // modules that touch a stored property itself check it whatever it says.
     @exclusivity(unchecked) private var base: UnsafeMutableRawPointer
     @exclusivity(unchecked) private var capacity: Int
 
+    @exclusivity(unchecked) private var used: Int
+
     /// The number of bytes written.
-    @exclusivity(unchecked) public private(set) var count: Int
+    public var count: Int { used }
 
     /// A buffer with room for `capacity` bytes before it grows.
     public init(capacity: Int = 256) {
         precondition(capacity >= 0)
         self.capacity = max(capacity, 16)
         self.base = .allocate(byteCount: self.capacity, alignment: 16)
-        self.count = 0
+        self.used = 0
     }
 
     deinit { base.deallocate() }
@@ -28,18 +31,18 @@ public final class ByteWriter {
     public var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: base, count: count) }
 
     /// Empties the buffer and keeps its memory.
-    public func removeAll() { count = 0 }
+    public func removeAll() { used = 0 }
 
     /// Drops everything after the first `count` bytes.
     public func truncate(to count: Int) {
         precondition(count >= 0 && count <= self.count)
-        self.count = count
+        used = count
     }
 
     /// Drops the first `count` bytes and moves the others to the front. O(n) in what stays.
     public func removeFirst(_ count: Int) {
         precondition(count >= 0 && count <= self.count)
-        self.count -= count
+        used -= count
         base.copyMemory(from: base + count, byteCount: self.count)
     }
 
@@ -64,7 +67,7 @@ public final class ByteWriter {
         reserve(size)
         let written = body(UnsafeMutableRawBufferPointer(start: base + count, count: size))
         precondition(written >= 0 && written <= size)
-        count += written
+        used += written
     }
 
     /// Lets `body` replace bytes that are written already.
@@ -79,7 +82,7 @@ public final class ByteWriter {
     public func append(_ byte: UInt8) {
         if count == capacity { grow(to: count + 1) }
         base.storeBytes(of: byte, toByteOffset: count, as: UInt8.self)
-        count += 1
+        used += 1
     }
 
     /// Appends raw bytes.
@@ -87,7 +90,7 @@ public final class ByteWriter {
         guard let start = source.baseAddress, source.count > 0 else { return }
         if count + source.count > capacity { grow(to: count + source.count) }
         (base + count).copyMemory(from: start, byteCount: source.count)
-        count += source.count
+        used += source.count
     }
 
     /// Appends the bytes of an array.
@@ -118,40 +121,52 @@ public final class ByteWriter {
 
     /// Appends a decimal number.
     public func append(decimal value: Int64) {
-        // The digits are written from the last one on, at the far end of the room for the longest
-        // number, and then moved to where they belong.
-        let room = 20
-        reserve(room)
-        let start = base + count
-        var position = room
         var rest = value.magnitude
+        let digits = Self.digitCount(of: rest)
+        let length = value < 0 ? digits + 1 : digits
+        reserve(length)
+        if value < 0 { base.storeBytes(of: 0x2D, toByteOffset: used, as: UInt8.self) }
+        used += length
+        // Two digits at a time, from the last ones on.
+        var position = used
         while rest >= 100 {
             let next = rest / 100
             position -= 2
-            Self.store(pair: Int(rest - next * 100), at: start + position)
+            store(pair: Int(rest &- next &* 100), at: position)
             rest = next
         }
         if rest >= 10 {
-            position -= 2
-            Self.store(pair: Int(rest), at: start + position)
+            store(pair: Int(rest), at: position - 2)
         } else {
-            position -= 1
-            start.storeBytes(
-                of: 0x30 + UInt8(truncatingIfNeeded: rest), toByteOffset: position, as: UInt8.self)
+            base.storeBytes(
+                of: 0x30 + UInt8(truncatingIfNeeded: rest), toByteOffset: position - 1,
+                as: UInt8.self)
         }
-        if value < 0 {
-            position -= 1
-            start.storeBytes(of: 0x2D, toByteOffset: position, as: UInt8.self)
-        }
-        start.copyMemory(from: start + position, byteCount: room - position)
-        count += room - position
     }
 
     /// Writes the two digits of a number below 100.
     @inline(__always)
-    private static func store(pair: Int, at target: UnsafeMutableRawPointer) {
-        target.copyMemory(from: pairs.utf8Start + pair * 2, byteCount: 2)
+    private func store(pair: Int, at position: Int) {
+        let digits = UnsafeRawPointer(Self.pairs.utf8Start)
+            .loadUnaligned(fromByteOffset: pair * 2, as: UInt16.self)
+        base.storeBytes(of: digits, toByteOffset: position, as: UInt16.self)
     }
+
+    /// How many decimal digits a number has: from its bits, and one look at a power of ten.
+    @inline(__always)
+    private static func digitCount(of value: UInt64) -> Int {
+        let bits = UInt64.bitWidth - (value | 1).leadingZeroBitCount
+        // 1233 / 4096 is a little above log10(2).
+        let guess = (bits * 1233) >> 12
+        return value | 1 < powersOfTen[guess] ? guess : guess + 1
+    }
+
+    private static let powersOfTen: [20 of UInt64] = [
+        1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000,
+        10_000_000_000, 100_000_000_000, 1_000_000_000_000, 10_000_000_000_000,
+        100_000_000_000_000, 1_000_000_000_000_000, 10_000_000_000_000_000,
+        100_000_000_000_000_000, 1_000_000_000_000_000_000, 10_000_000_000_000_000_000,
+    ]
 
     private static let pairs: StaticString =
         """
@@ -168,7 +183,7 @@ public final class ByteWriter {
             let word = source.loadUnaligned(fromByteOffset: index, as: UInt32.self).bigEndian
             base.storeBytes(
                 of: Self.digits(of: word).bigEndian, toByteOffset: count, as: UInt64.self)
-            count += 8
+            used += 8
             index += 4
         }
         while index < source.count {
@@ -210,7 +225,7 @@ public final class ByteWriter {
         (position + 1).copyMemory(from: name.utf8Start, byteCount: length)
         position.storeBytes(of: 0x22, toByteOffset: length + 1, as: UInt8.self)
         position.storeBytes(of: 0x3A, toByteOffset: length + 2, as: UInt8.self)
-        count += length + (isFirst ? 3 : 4)
+        used += length + (isFirst ? 3 : 4)
     }
 
     /// The end of the run, from `start` on, of bytes that stand for themselves in a JSON string.

@@ -21,13 +21,16 @@ public enum Hex {
     }
 
     /// Lower-case hex of some bytes.
-    public static func encode(_ bytes: some Sequence<UInt8>) -> String {
-        var text: [UInt8] = []
-        for byte in bytes {
-            text.append(digit(byte >> 4))
-            text.append(digit(byte & 15))
+    public static func encode(_ bytes: some Collection<UInt8>) -> String {
+        String(unsafeUninitializedCapacity: bytes.count * 2) { text in
+            var count = 0
+            for byte in bytes {
+                text[count] = digit(byte >> 4)
+                text[count + 1] = digit(byte & 15)
+                count += 2
+            }
+            return count
         }
-        return String(decoding: text, as: UTF8.self)
     }
 }
 

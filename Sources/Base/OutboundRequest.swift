@@ -26,8 +26,15 @@ public final class OutboundRequest {
         public let indexing: FieldIndexing
     }
 
-    /// The header fields in order, pseudo-header fields first.
-    @exclusivity(unchecked) public private(set) var fields: [Field] = []
+    // Not checked for exclusivity at run time: each access is one statement.
+    @exclusivity(unchecked) private var places: UnsafeMutablePointer<Field>
+    @exclusivity(unchecked) private var placeCount = 0
+    @exclusivity(unchecked) private var placeCapacity = 16
+
+    /// The header fields in order, pseudo-header fields first; valid until the next mutation.
+    public var fields: UnsafeBufferPointer<Field> {
+        UnsafeBufferPointer(start: places, count: placeCount)
+    }
 
     /// The bytes of all field values.
     public let fieldBytes = ByteWriter(capacity: 1024)
@@ -36,25 +43,71 @@ public final class OutboundRequest {
     public let body = ByteWriter(capacity: 1024)
 
     /// An empty request.
-    public init() { fields.reserveCapacity(16) }
+    public init() { places = .allocate(capacity: placeCapacity) }
+
+    deinit { places.deallocate() }
 
     /// Empties the request and keeps its memory.
     public func reset() {
-        fields.removeAll(keepingCapacity: true)
+        placeCount = 0
         fieldBytes.removeAll()
         body.removeAll()
+    }
+
+    /// Makes this a copy of another request.
+    public func copy(_ other: OutboundRequest) {
+        if other.placeCount > placeCapacity { grow(to: other.placeCapacity) }
+        UnsafeMutableRawPointer(places).copyMemory(
+            from: other.places, byteCount: other.placeCount * MemoryLayout<Field>.stride)
+        placeCount = other.placeCount
+        fieldBytes.removeAll()
+        fieldBytes.append(other.fieldBytes.bytes)
+        body.removeAll()
+        body.append(other.body.bytes)
+    }
+
+    private func grow(to capacity: Int) {
+        let larger = UnsafeMutablePointer<Field>.allocate(capacity: capacity)
+        larger.moveInitialize(from: places, count: placeCount)
+        places.deallocate()
+        places = larger
+        placeCapacity = capacity
     }
 
     /// Adds a field with a literal value.
     public func add(
         _ name: StaticString, _ value: StaticString, _ indexing: FieldIndexing = .indexable
     ) {
-        add(name, indexing) { $0.append(value) }
+        let offset = fieldBytes.count
+        fieldBytes.append(value)
+        add(name, from: offset, indexing)
     }
 
     /// Adds a field with a text value.
     public func add(_ name: StaticString, _ value: String, _ indexing: FieldIndexing = .indexable) {
-        add(name, indexing) { $0.append(value) }
+        let offset = fieldBytes.count
+        fieldBytes.append(value)
+        add(name, from: offset, indexing)
+    }
+
+    /// Adds a field whose value is what was appended to `fieldBytes` from `offset` on.
+    public func add(_ name: StaticString, from offset: Int, _ indexing: FieldIndexing) {
+        precondition(offset >= 0 && offset <= fieldBytes.count)
+        if placeCount == placeCapacity { grow(to: placeCapacity * 2) }
+        (places + placeCount).initialize(
+            to: Field(
+                name: name, offset: offset, length: fieldBytes.count - offset, indexing: indexing))
+        placeCount += 1
+    }
+
+    /// Gives a field the value that was appended to `fieldBytes` from `offset` on.
+    public func replace(_ field: Int, from offset: Int) {
+        precondition(field >= 0 && field < placeCount)
+        precondition(offset >= 0 && offset <= fieldBytes.count)
+        let former = places[field]
+        places[field] = Field(
+            name: former.name, offset: offset, length: fieldBytes.count - offset,
+            indexing: former.indexing)
     }
 
     /// Adds a field whose value `write` appends.
@@ -63,9 +116,7 @@ public final class OutboundRequest {
     ) {
         let offset = fieldBytes.count
         write(fieldBytes)
-        fields.append(
-            Field(
-                name: name, offset: offset, length: fieldBytes.count - offset, indexing: indexing))
+        add(name, from: offset, indexing)
     }
 
     /// The value of a field; valid until the next mutation.

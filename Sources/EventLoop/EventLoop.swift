@@ -66,15 +66,16 @@ public final class EventLoop {
     public let name: String
 
     // Unchecked: read many times per push, written only by the loop itself between turns' stages;
-    // a check at run time costs more than the read.
+    // a check at run time costs more than the read. Read through accessors, as other modules that
+    // touch a stored property itself check it whatever it says.
+    @exclusivity(unchecked) private var turnMonotonic: MonotonicTime
+    @exclusivity(unchecked) private var turnWall: UnixMillis
 
     /// The monotonic time of this turn.
-    @exclusivity(unchecked)
-    public private(set) var now: MonotonicTime
+    public var now: MonotonicTime { turnMonotonic }
 
     /// The wall-clock time of this turn.
-    @exclusivity(unchecked)
-    public private(set) var wall: UnixMillis
+    public var wall: UnixMillis { turnWall }
 
     /// Jitter for what runs on this loop.
     public var random = SeededRandom.fromSystem()
@@ -84,19 +85,19 @@ public final class EventLoop {
 
     private let time: any TimeSource
     private let epoll: Int32
-    private var slots: [Slot] = []
+    @exclusivity(unchecked) private var slots: [Slot] = []
     private var freeSlots: [Int] = []
-    private var timers = TimerHeap()
-    private var turnEnds: [any TurnEndHandler] = []
-    private var endingTurn: [any TurnEndHandler] = []
-    private var events: UnsafeMutableBufferPointer<epoll_event>
+    @exclusivity(unchecked) private var timers = TimerHeap()
+    @exclusivity(unchecked) private var turnEnds: [any TurnEndHandler] = []
+    @exclusivity(unchecked) private var endingTurn: [any TurnEndHandler] = []
+    @exclusivity(unchecked) private var events: UnsafeMutableBufferPointer<epoll_event>
 
     /// A loop with no descriptors but its own wake-up.
     public init(name: String, time: any TimeSource = SystemTime.shared) throws(SystemError) {
         self.name = name
         self.time = time
-        now = time.monotonic
-        wall = time.wall
+        turnMonotonic = time.monotonic
+        turnWall = time.wall
         epoll = try checked("epoll_create1") { epoll_create1(Int32(EPOLL_CLOEXEC)) }
         let wakeUp: Int32
         do throws(SystemError) {
@@ -207,8 +208,8 @@ extension EventLoop {
     /// One turn: waits at most `limit` for something to do, then does it.
     public func turn(waitingUpTo limit: TimeSpan) {
         let count = wait(limit)
-        now = time.monotonic
-        wall = time.wall
+        turnMonotonic = time.monotonic
+        turnWall = time.wall
         for index in 0..<count { deliver(events[index]) }
         fireTimers()
         handle.runJobs()

@@ -23,6 +23,8 @@ public enum RedisLimits {
     public static let partBytes = 128 << 10
     /// Bytes read at once.
     public static let readBytes = 64 << 10
+    /// Bytes handed to the reader of replies at once.
+    public static let feedBytes = 2 << 10
     /// Reads per turn, so that one busy connection leaves room for others.
     public static let readsPerTurn = 4
     /// The first wait between two attempts to connect, from the start of one to the next.

@@ -52,6 +52,7 @@ internal final class RedisConnection: ReadinessHandler, TurnEndHandler {
     @exclusivity(unchecked) private var keepsSent: Bool
     @exclusivity(unchecked) private var isAwaitingTurnEnd = false
     @exclusivity(unchecked) private var isAwaitingWritable = false
+    @exclusivity(unchecked) private var awaitsDeadline = false
     @exclusivity(unchecked) private var hasReplied = false
     @exclusivity(unchecked) private var isDraining = false
     private let buffer: UnsafeMutableRawBufferPointer
@@ -109,7 +110,10 @@ internal final class RedisConnection: ReadinessHandler, TurnEndHandler {
             PendingCommand(
                 handler: handler, tag: tag, deadline: deadline,
                 length: Int32(truncatingIfNeeded: outbound.count - start), hops: hops))
-        if !deadlineTimer.isScheduled { loop.schedule(deadlineTimer, at: deadline) }
+        if !awaitsDeadline {
+            awaitsDeadline = true
+            loop.schedule(deadlineTimer, at: deadline)
+        }
         if !isAwaitingTurnEnd && !isAwaitingWritable {
             isAwaitingTurnEnd = true
             loop.atEndOfTurn(self)
@@ -227,8 +231,18 @@ extension RedisConnection {
         if phase == .open && transport.buffersInput { loop.schedule(resumeTimer, at: loop.now) }
     }
 
+    /// Feeds the reader in pieces: it moves what it has not read yet to the front of its buffer for
+    /// every kilobyte that it has, so that a large piece would be moved many times over.
     private func take(_ bytes: UnsafeRawBufferPointer) {
-        guard reader.feed(bytes) else { return end(.notTheProtocol) }
+        var rest = bytes[...]
+        while !rest.isEmpty, phase == .open {
+            take(piece: UnsafeRawBufferPointer(rebasing: rest.prefix(RedisLimits.feedBytes)))
+            rest = rest.dropFirst(RedisLimits.feedBytes)
+        }
+    }
+
+    private func take(piece: UnsafeRawBufferPointer) {
+        guard reader.feed(piece) else { return end(.notTheProtocol) }
         while phase == .open {
             switch reader.next() {
             case .reply: handOver()
@@ -307,10 +321,12 @@ extension RedisConnection {
     }
 
     private func checkDeadline() {
+        awaitsDeadline = false
         guard let command = pending.first else { return }
         if command.deadline <= loop.now {
             end(phase == .securing ? .handshakeTimedOut : .timedOut)
         } else {
+            awaitsDeadline = true
             loop.schedule(deadlineTimer, at: command.deadline)
         }
     }

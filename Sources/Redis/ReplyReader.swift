@@ -86,7 +86,7 @@ internal final class ReplyReader {
         _ task: UnsafePointer<redisReadTask>?, _ body: (ReplyStorage) -> Void
     ) -> UnsafeMutableRawPointer? {
         guard let opaque = task?.pointee.privdata else { return nil }
-        body(Unmanaged<ReplyStorage>.fromOpaque(opaque).takeUnretainedValue())
+        Unmanaged<ReplyStorage>.fromOpaque(opaque)._withUnsafeGuaranteedRef(body)
         return opaque
     }
 }

@@ -75,16 +75,31 @@ public struct RedisReply {
         case none, status, text, integer, error, array
     }
 
-    private let storage: ReplyStorage
+    /// Not retained: the reader that owns it calls the handler, and one is made for every element.
+    private let storage: Unmanaged<ReplyStorage>
     private let index: Int
 
     internal init(_ storage: ReplyStorage, at index: Int) {
+        self.init(.passUnretained(storage), at: index)
+    }
+
+    private init(_ storage: Unmanaged<ReplyStorage>, at index: Int) {
         self.storage = storage
         self.index = index
     }
 
+    private var element: ReplyStorage.Element { element(at: index) }
+
+    private func element(at index: Int) -> ReplyStorage.Element {
+        storage._withUnsafeGuaranteedRef { $0[index] }
+    }
+
+    private var bytesOfText: UnsafeRawBufferPointer {
+        storage._withUnsafeGuaranteedRef { $0.text(of: index) }
+    }
+
     /// What it is.
-    public var kind: Kind { storage[index].kind }
+    public var kind: Kind { element.kind }
 
     /// Whether it is the absence of a value.
     public var isNone: Bool { kind == .none }
@@ -92,7 +107,7 @@ public struct RedisReply {
     /// The bytes of a text, status or error; empty for anything else.
     public var bytes: UnsafeRawBufferPointer {
         switch kind {
-        case .text, .status, .error: storage.text(of: index)
+        case .text, .status, .error: bytesOfText
         case .none, .integer, .array: UnsafeRawBufferPointer(start: nil, count: 0)
         }
     }
@@ -100,18 +115,18 @@ public struct RedisReply {
     /// The text of a text, status or error; nil for anything else.
     public var text: String? {
         switch kind {
-        case .text, .status, .error: String(decoding: storage.text(of: index), as: UTF8.self)
+        case .text, .status, .error: String(decoding: bytesOfText, as: UTF8.self)
         case .none, .integer, .array: nil
         }
     }
 
     /// The integer, or the one that a text spells; nil for anything else.
     public var integer: Int64? {
-        kind == .integer ? storage[index].value : text.flatMap { Int64($0) }
+        kind == .integer ? element.value : text.flatMap { Int64($0) }
     }
 
     /// How many elements an array announced; 0 for anything else.
-    public var count: Int { kind == .array ? Int(storage[index].count) : 0 }
+    public var count: Int { kind == .array ? Int(element.count) : 0 }
 
     /// The elements of an array, in order: all of them, or those that were not given to
     /// `repliedInPart` before.
@@ -119,7 +134,8 @@ public struct RedisReply {
         guard kind == .array else { return }
         var next = index + 1
         var left = count
-        while left > 0 && next < storage.count {
+        let end = storage._withUnsafeGuaranteedRef { $0.count }
+        while left > 0 && next < end {
             body(RedisReply(storage, at: next))
             next = after(next)
             left -= 1
@@ -135,8 +151,9 @@ public struct RedisReply {
 
     private func after(_ index: Int) -> Int {
         var next = index + 1
-        if storage[index].kind == .array {
-            for _ in 0..<storage[index].count { next = after(next) }
+        let element = element(at: index)
+        if element.kind == .array {
+            for _ in 0..<element.count { next = after(next) }
         }
         return next
     }

@@ -191,13 +191,21 @@ extension DeviceAddress {
 
     /// The bytes of the nth part of the id; the fourth takes what is left.
     private func idRange(_ part: Int) -> Range<Int>? {
-        var start = 0
-        for _ in 0..<part {
-            guard let slash = storage[start..<base].firstIndex(of: 0x2F) else { return nil }
-            start = slash + 1
+        storage.withUnsafeBytes { bytes -> Range<Int>? in
+            var start = 0
+            for _ in 0..<part {
+                guard let slash = slash(in: bytes, from: start) else { return nil }
+                start = slash + 1
+            }
+            return start..<(part == 3 ? base : slash(in: bytes, from: start) ?? base)
         }
-        if part == 3 { return start..<base }
-        return start..<(storage[start..<base].firstIndex(of: 0x2F) ?? base)
+    }
+
+    private func slash(in bytes: UnsafeRawBufferPointer, from start: Int) -> Int? {
+        guard let first = bytes.baseAddress, start < base,
+            let found = memchr(first + start, 0x2F, base - start)
+        else { return nil }
+        return UnsafeRawPointer(found) - first
     }
 
     private func idPart(_ part: Int) -> String? {

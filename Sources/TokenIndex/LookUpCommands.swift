@@ -9,9 +9,9 @@ internal import Redis
 internal final class LookUpCommands {
     private let bytes = ByteWriter(capacity: 96 << 10)
     /// Where each bucket's part of `bytes` starts: its marker command, then the start of its keys.
-    private var markerStart: [Int32] = []
-    private var keyStart: [Int32] = []
-    private var slots: [RedisSlot] = []
+    @exclusivity(unchecked) private var markerStart: [Int32] = []
+    @exclusivity(unchecked) private var keyStart: [Int32] = []
+    @exclusivity(unchecked) private var slots: [RedisSlot] = []
 
     init(_ layout: RedisLayout) {
         for bucket in 0..<IndexLimits.buckets {

@@ -8,24 +8,24 @@ internal import Redis
 
 internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
     /// An open look-up, reused for later ones. Its place in `lookUps` is in the tags of its
-    /// commands.
+    /// commands. Not checked for exclusivity at run time: each access is one statement.
     private final class LookUp {
-        var app = ""
-        var userID = ""
-        var tag: UInt64 = 0
-        var askedAt = MonotonicTime(nanos: 0)
-        var found: NewestAddresses
+        @exclusivity(unchecked) var app = ""
+        @exclusivity(unchecked) var userID = ""
+        @exclusivity(unchecked) var tag: UInt64 = 0
+        @exclusivity(unchecked) var askedAt = MonotonicTime(nanos: 0)
+        @exclusivity(unchecked) var found: NewestAddresses
         /// A field whose value has not arrived yet: long replies come in parts.
-        var openField: [UInt8]?
-        var fault: String?
+        @exclusivity(unchecked) var openField: [UInt8]?
+        @exclusivity(unchecked) var fault: String?
         /// A connection ended, or a server refused, before the answer was complete.
-        var isCutOff = false
+        @exclusivity(unchecked) var isCutOff = false
         /// Commands without a reply.
-        var openCommands = 0
+        @exclusivity(unchecked) var openCommands = 0
         /// The bucket's marker says that the bucket is whole.
-        var isTrusted = false
-        /// The hash was read at another node: the marker may have been read before it.
-        var isRedirected = false
+        @exclusivity(unchecked) var isTrusted = false
+        /// A command went to another node: the marker may have been read before the hash was.
+        @exclusivity(unchecked) var isRedirected = false
 
         init(limit: Int) { found = NewestAddresses(limit: limit) }
 

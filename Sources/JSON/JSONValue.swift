@@ -25,7 +25,7 @@ public struct JSONValue {
 
     private var node: UnsafePointer<csimdjson_node> { nodes + Int(index) }
 
-    private func sibling(_ index: UInt32) -> JSONValue {
+    internal func sibling(_ index: UInt32) -> JSONValue {
         JSONValue(parser: parser, index: index, generation: generation)
     }
 
@@ -66,8 +66,9 @@ public struct JSONValue {
     public var numberText: UnsafeRawBufferPointer? { isKind(csimdjson_number) ? text : nil }
 
     /// The number, when it is written as a whole number, without point or exponent, and fits.
-    public var int64: Int64? {
-        guard let digits = numberText else { return nil }
+    public var int64: Int64? { numberText.flatMap { Self.int64($0) } }
+
+    internal static func int64(_ digits: UnsafeRawBufferPointer) -> Int64? {
         let negative = digits[0] == 0x2D
         var value: Int64 = 0
         for digit in digits[(negative ? 1 : 0)...] {
@@ -99,7 +100,9 @@ public struct JSONValue {
     /// The number of elements or members; 0 for everything else. A repeated name counts each time.
     public var count: Int { Int(node.pointee.count) }
 
-    private var text: UnsafeRawBufferPointer {
+    private var text: UnsafeRawBufferPointer { Self.text(of: node) }
+
+    internal static func text(of node: UnsafePointer<csimdjson_node>) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: node.pointee.text, count: Int(node.pointee.text_length))
     }
 
@@ -137,7 +140,7 @@ extension JSONValue {
 
     /// What the shim keeps in the nodes of names: most names differ in it, so that few bytes are
     /// compared.
-    private static func tag(of name: UnsafeRawBufferPointer) -> UInt32 {
+    internal static func tag(of name: UnsafeRawBufferPointer) -> UInt32 {
         guard let first = name.first, let last = name.last else { return 0 }
         return UInt32(truncatingIfNeeded: name.count) << 16 | UInt32(first) << 8 | UInt32(last)
     }

@@ -217,3 +217,51 @@ private func refusal(_ text: String, depth: Int = 64) -> JSONError? {
                 + #""h":[1.0,{}],"i":"00000000-0000-0001-0000-000000000002","j":{}}"#)
     }
 }
+
+@Suite struct `JSON members by a list of names` {
+    private let names = JSONNames(["a", "b", "id", "user_id", "", "title", "tilte"])
+
+    @Test func `they are found in one pass, the last of a repeated name`() throws {
+        let parser = JSONParser()
+        let root = try parser.parse(
+            #"{"id":7,"a":"x","":null,"other":{"b":1},"a":"y","user\u005fid":"u","tilte":1.5}"#)
+        let members = JSONMembers(of: root, named: names)
+        #expect(members[0]?.string == "y")
+        #expect(members[1] == nil)
+        #expect(members.int64(2) == 7)
+        #expect(members.stringBytes(2) == nil)
+        #expect(members.stringBytes(3).map { Array($0) } == Array("u".utf8))
+        #expect(members[4]?.isNull == true && !members.has(4))
+        #expect(!members.has(5) && members.has(6))
+        #expect(members.int64(6) == nil)
+        #expect(members.numberText(6).map { Array($0) } == Array("1.5".utf8))
+        #expect(JSONMembers(of: try parser.parse("[1]"), named: names)[0] == nil)
+    }
+
+    @Test(arguments: 0..<20 as Range<UInt64>)
+    func `they are the ones that a search for each finds`(seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        let parser = JSONParser()
+        let alphabet = ["a", "b", "id", "user_id", "", "title", "tilte", "c", "di", "titel"]
+        let parts = (0..<Int.random(in: 0...30, using: &random)).map { number in
+            "\"\(alphabet.randomElement(using: &random) ?? "")\":\(number)"
+        }
+        let root = try parser.parse("{\(parts.joined(separator: ","))}")
+        let members = JSONMembers(of: root, named: names)
+        for (place, name) in names.names.enumerated() {
+            #expect(members[place]?.int64 == root[name]?.int64, "seed \(seed), \(name)")
+        }
+    }
+
+    @Test func `members are written without the ones that are left out or overridden`() throws {
+        let parser = JSONParser()
+        let root = try parser.parse(#"{"a": 1, "b" : [ 2 ], "x\n": {"c" : "d"}, "a": 3}"#)
+        let bytes = ByteWriter()
+        let leftOut = root.writeMembers(to: bytes) { $0.elementsEqual("b".utf8) }
+        #expect(leftOut)
+        #expect(bytes.text == #","x\n":{"c":"d"},"a":3"#)
+        bytes.removeAll()
+        #expect(!root.writeMembers(to: bytes) { _ in false })
+        #expect(bytes.text == #","b":[2],"x\n":{"c":"d"},"a":3"#)
+    }
+}

@@ -112,10 +112,12 @@ public final class NotificationContent {
 
     /// A word that is there.
     internal struct Entry {
-        let name: StaticString
-        let apns: APNsPlace
-        let fcm: FCMPlace
+        fileprivate let row: Int
         let value: JSONValue
+
+        var name: StaticString { NotificationContent.words[row].name }
+        var apns: APNsPlace { NotificationContent.words[row].apns }
+        var fcm: FCMPlace { NotificationContent.words[row].fcm }
     }
 
     /// The words that are there, in the event's order.
@@ -138,7 +140,8 @@ public final class NotificationContent {
         guard value.isObject else {
             throw ContentError(field: "notification", problem: "must be an object")
         }
-        var found: [(row: Int, value: JSONValue)] = []
+        var entries: [Entry] = []
+        entries.reserveCapacity(value.count)
         try value.forEachMember { (name, value) throws(ContentError) in
             guard !value.isNull, let row = Self.row(named: name) else { return }
             if let problem = Self.problem(with: value, as: Self.words[row].form) {
@@ -146,8 +149,8 @@ public final class NotificationContent {
                     field: "notification.\(Self.words[row].name)", problem: problem)
             }
             // A repeated name counts as its last value.
-            found.removeAll { $0.row == row }
-            found.append((row, value))
+            if entries.contains(where: { $0.row == row }) { entries.removeAll { $0.row == row } }
+            entries.append(Entry(row: row, value: value))
         }
         var badge: Int64?
         var image: JSONValue?
@@ -155,22 +158,18 @@ public final class NotificationContent {
         var hasAlert = false
         var hasSound = false
         var fcmTextBytes: Int?
-        var entries: [Entry] = []
-        entries.reserveCapacity(found.count)
-        for (row, value) in found {
-            let word = Self.words[row]
-            entries.append(
-                Entry(name: word.name, apns: word.apns, fcm: word.fcm, value: value))
+        for index in entries.indices {
+            let word = Self.words[entries[index].row]
             if case .alert = word.apns { hasAlert = true }
             if case .notification = word.fcm {
-                fcmTextBytes = (fcmTextBytes ?? 0) + (value.stringBytes?.count ?? 0)
+                fcmTextBytes = (fcmTextBytes ?? 0) + (entries[index].value.stringBytes?.count ?? 0)
             }
             switch word.role {
             case .none: break
-            case .badge: badge = value.int64
+            case .badge: badge = entries[index].value.int64
             case .sound: hasSound = true
-            case .image: image = value
-            case .asksForExtension: asksForExtension = value.bool ?? false
+            case .image: image = entries[index].value
+            case .asksForExtension: asksForExtension = entries[index].value.bool ?? false
             }
         }
         self.entries = entries
@@ -183,10 +182,14 @@ public final class NotificationContent {
     }
 
     private static func row(named name: UnsafeRawBufferPointer) -> Int? {
-        // Apple's own names for the words of the body.
-        if name.spells("loc_key") { return words.firstIndex { $0.name.spells("body_loc_key") } }
-        if name.spells("loc_args") { return words.firstIndex { $0.name.spells("body_loc_args") } }
-        return words.firstIndex { name.spells($0.name) }
+        guard let place = names.place(of: name) else { return nil }
+        return place < words.count ? place : appleRows[place - words.count]
+    }
+
+    /// The words, and behind them Apple's own names for the words of the body.
+    private static let names = JSONNames(words.map(\.name) + ["loc_key", "loc_args"])
+    private static let appleRows = ["body_loc_key", "body_loc_args"].map { (name: StaticString) in
+        words.firstIndex { $0.name.spells(name) }
     }
 
     private static func problem(with value: JSONValue, as form: Form) -> String? {

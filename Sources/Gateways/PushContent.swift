@@ -4,8 +4,11 @@
 public import Base
 public import JSON
 
-/// The content of one event, to be rendered for each of its targets.
-public struct PushContent {
+/// The content of one event, to be rendered for each of its targets: an object, because it is
+/// handed about for every one of them and its many texts would be counted each time.
+///
+/// Loop-confined. Not checked for exclusivity at run time: each access is one statement.
+public final class PushContent {
     /// How far the truth has advanced.
     public struct Cursor: Sendable {
         /// The log's name.
@@ -21,61 +24,79 @@ public struct PushContent {
     }
 
     /// The message's identity: one for each target, the same for every attempt.
-    public var messageID: UUIDBytes
+    @exclusivity(unchecked) public var messageID: UUIDBytes
     /// The wall clock; set anew before every attempt.
-    public var now: UnixMillis
+    @exclusivity(unchecked) public var now: UnixMillis
     /// What happened, such as `order.shipped`.
-    public var eventType: String
+    @exclusivity(unchecked) public var eventType: String
     /// The event's identity, the same for all its targets: what a push collapses under when the
     /// event names no key.
-    public var eventIdentity: UUIDBytes
+    @exclusivity(unchecked) public var eventIdentity: UUIDBytes
     /// By which a client drops a push that is not for its current user.
-    public var audience: String?
+    @exclusivity(unchecked) public var audience: String?
     /// When the push is worth nothing any more.
-    public var expiresAt: UnixMillis?
+    @exclusivity(unchecked) public var expiresAt: UnixMillis?
     /// Whether there is one attempt only and nothing is stored anywhere.
-    public var storesNothing = false
+    @exclusivity(unchecked) public var storesNothing: Bool
     /// How urgent the push is.
-    public var priority = EventPriority.normal
+    @exclusivity(unchecked) public var priority: EventPriority
     /// What a newer push replaces an older one by.
-    public var collapseKey: String?
+    @exclusivity(unchecked) public var collapseKey: String?
     /// The user's unread total.
-    public var unread: Int64?
+    @exclusivity(unchecked) public var unread: Int64?
     /// How far the truth has advanced.
-    public var cursor: Cursor?
+    @exclusivity(unchecked) public var cursor: Cursor?
     /// Whether the gateway is asked to check only.
-    public var validateOnly = false
+    @exclusivity(unchecked) public var validateOnly: Bool
 
-    /// Where renderers keep what all targets of the event share; nil makes them write each payload
+    /// Where renderers keep what all targets of the event share; nil makes them write each request
     /// anew. It is given when the content is complete: later changes of anything but the message's
     /// id and the clock would not be seen.
-    public var sharedPayload: SharedPayload?
+    @exclusivity(unchecked) public var shared: SharedRequest?
 
     /// What a person sees.
-    public private(set) var notification: NotificationContent?
+    @exclusivity(unchecked) public private(set) var notification: NotificationContent?
     /// What the app gets beside that.
-    public private(set) var data: JSONValue?
+    @exclusivity(unchecked) public private(set) var data: JSONValue?
     /// What is merged into APNs payloads last.
-    public private(set) var apns: JSONValue?
+    @exclusivity(unchecked) public private(set) var apns: JSONValue?
     /// What is merged into FCM messages last.
-    public private(set) var fcm: JSONValue?
+    @exclusivity(unchecked) public private(set) var fcm: JSONValue?
     /// What is merged into web push payloads last.
-    public private(set) var webpush: JSONValue?
+    @exclusivity(unchecked) public private(set) var webpush: JSONValue?
     /// What is merged into Expo messages last.
-    public private(set) var expo: JSONValue?
+    @exclusivity(unchecked) public private(set) var expo: JSONValue?
 
     /// A content without words.
     public init(
-        messageID: UUIDBytes, eventType: String, eventIdentity: UUIDBytes, now: UnixMillis
+        messageID: UUIDBytes, eventType: String, eventIdentity: UUIDBytes, now: UnixMillis,
+        audience: String? = nil, expiresAt: UnixMillis? = nil, storesNothing: Bool = false,
+        priority: EventPriority = .normal, collapseKey: String? = nil, unread: Int64? = nil,
+        cursor: Cursor? = nil, validateOnly: Bool = false, shared: SharedRequest? = nil
     ) {
         self.messageID = messageID
         self.eventType = eventType
         self.eventIdentity = eventIdentity
         self.now = now
+        self.audience = audience
+        self.expiresAt = expiresAt
+        self.storesNothing = storesNothing
+        self.priority = priority
+        self.collapseKey = collapseKey
+        self.unread = unread
+        self.cursor = cursor
+        self.validateOnly = validateOnly
+        self.shared = shared
+    }
+
+    /// Turns to another target, or to another attempt.
+    public func turn(to messageID: UUIDBytes, at now: UnixMillis) {
+        self.messageID = messageID
+        self.now = now
     }
 
     /// Takes the event's words; null counts as absent.
-    public mutating func take(
+    public func take(
         notification: JSONValue?, data: JSONValue?, apns: JSONValue? = nil, fcm: JSONValue? = nil,
         webpush: JSONValue? = nil, expo: JSONValue? = nil
     ) throws(ContentError) {

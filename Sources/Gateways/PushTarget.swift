@@ -6,14 +6,14 @@ public enum AddressKind: String, Sendable, CaseIterable {
     case pushtotalk, widgets
 }
 
-/// One address, as a gateway needs it.
-public struct PushTarget: Sendable {
+/// One address, as a gateway needs it: borrowed for the length of one call.
+public struct PushTarget {
     /// The gateway that serves the address.
     public var gateway: Gateway
     /// The environment of the address.
     public var environment: GatewayEnvironment
-    /// The token's text, as registered.
-    public var token: [UInt8]
+    /// The token's text, as registered; borrowed.
+    public var token: UnsafeRawBufferPointer
     /// The topic that the registration named; nil stands for the app's.
     public var apnsTopic: String?
     /// The platform that the registration named, such as `ios`.
@@ -25,7 +25,7 @@ public struct PushTarget: Sendable {
 
     /// An address.
     public init(
-        gateway: Gateway, environment: GatewayEnvironment, token: [UInt8],
+        gateway: Gateway, environment: GatewayEnvironment, token: UnsafeRawBufferPointer,
         apnsTopic: String? = nil, platform: String? = nil, registeredAt: UnixMillis,
         kind: AddressKind = .alert
     ) {

@@ -2,6 +2,7 @@
 // for it are built and which connections they take.
 
 internal import Base
+internal import Crypto
 internal import Gateways
 internal import HTTP2
 
@@ -26,6 +27,9 @@ internal final class Bulkhead {
     var isAdmitting = false
     /// When the connections were last replaced on a gateway's word.
     var replacedAt = MonotonicTime(nanos: .min / 2)
+    /// The provider token that a request of this turn asked for, and the turn's time.
+    @exclusivity(unchecked) private var turnsToken: ProviderToken?
+    @exclusivity(unchecked) private var turn = MonotonicTime(nanos: .min)
 
     /// What builds and authorises the requests.
     enum Sender {
@@ -48,12 +52,27 @@ internal final class Bulkhead {
         self.metrics = metrics
         resultMembers = ResultRecord.bulkheadMembers(gateway, environment)
     }
+
+    /// The provider token to send with. The credential is the process's and behind a lock; it is
+    /// asked once in a turn.
+    func providerToken(
+        of credential: APNsCredential, at now: MonotonicTime, wall: UnixMillis
+    ) throws(OpenSSLError) -> ProviderToken {
+        if turn == now, let turnsToken { return turnsToken }
+        let token = try credential.token(at: now, wall: wall)
+        turnsToken = token
+        turn = now
+        return token
+    }
+
+    /// Asks the credential again, whatever the turn.
+    func forgetProviderToken() { turnsToken = nil }
 }
 
-/// An app as one lane sees it: where its addresses are sent.
+/// An app as one lane sees it: where its addresses are sent. Loop-confined.
 internal final class LaneApp {
     let name: String
-    private(set) var bulkheads: [Bulkhead] = []
+    @exclusivity(unchecked) private(set) var bulkheads: [Bulkhead] = []
 
     init(name: String) { self.name = name }
 
@@ -61,6 +80,10 @@ internal final class LaneApp {
 
     /// The bulkhead that serves an address; nil when the app is not configured for its gateway.
     func bulkhead(_ gateway: Gateway, _ environment: GatewayEnvironment) -> Bulkhead? {
-        bulkheads.first { $0.gateway == gateway && $0.environment == environment }
+        for index in bulkheads.indices
+        where bulkheads[index].gateway == gateway && bulkheads[index].environment == environment {
+            return bulkheads[index]
+        }
+        return nil
     }
 }

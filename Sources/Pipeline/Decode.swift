@@ -61,48 +61,48 @@ extension EventDecoder {
         let fields = EventFields(root)
         do throws(Refusal) {
             try fields.refuseOtherVersion()
-            var name = try fields.text("type", upTo: 128)
-            if name == nil { name = try fields.text("event_type", upTo: 128) }
+            var name = try fields.text(.type, upTo: 128)
+            if name == nil { name = try fields.text(.eventType, upTo: 128) }
             guard let type = name else { throw Refusal(.missingField, "type is missing") }
             let content = EventContent(
-                payload: try fields.object("payload"),
-                notification: try fields.object("notification"), data: try fields.object("data"),
-                apns: try fields.object("apns"), fcm: try fields.object("fcm"))
+                payload: try fields.object(.payload),
+                notification: try fields.object(.notification), data: try fields.object(.data),
+                apns: try fields.object(.apns), fcm: try fields.object(.fcm))
             return try envelope(
-                fields, record, type: type, userField: "user_id", collapseField: "collapse_key",
-                expiryField: "expires_at", content: content)
+                fields, record, type: type, userField: .userID, collapseField: .collapseKey,
+                expiryField: .expiresAt, content: content)
         } catch {
-            throw described(error, fields, userField: "user_id", typeField: "type")
+            throw described(error, fields, userField: .userID, typeField: .type)
         }
     }
 
     /// The fields that native events and CloudEvents share, under their own names.
     private func envelope(
-        _ fields: EventFields, _ record: InputRecord, type: String, userField: StaticString,
-        collapseField: StaticString, expiryField: StaticString, content: EventContent,
+        _ fields: EventFields, _ record: InputRecord, type: String, userField: EventField,
+        collapseField: EventField, expiryField: EventField, content: EventContent,
         fallbackUser: String? = nil
     ) throws(Refusal) -> EventEnvelope {
         try refuseWhatIsNotServed(fields)
         guard let userID = try fields.identifier(userField, upTo: 256) ?? fallbackUser else {
             throw Refusal(.noUser, "\(userField) is missing: there is nobody to send to")
         }
-        let ownID = try fields.identifier("id", upTo: 128)
-        let time = try fields.time("time") ?? record.timestamp
-        let ttl = try fields.integer("ttl", in: 0...315_360_000)
+        let ownID = try fields.identifier(.id, upTo: 128)
+        let time = try fields.time(.time) ?? record.timestamp
+        let ttl = try fields.integer(.ttl, in: 0...315_360_000)
         let expiry = try fields.time(expiryField)
         let isOneAttempt = ttl == 0 && expiry == nil
         // One attempt at least: an event that must not be stored is not expired on arrival.
         let lifetime = isOneAttempt ? Self.oneAttemptSeconds : ttl ?? Self.defaultTTL
         return EventEnvelope(
             id: ownID ?? record.position.eventID, hasOwnID: ownID != nil, type: type,
-            userID: userID, app: try fields.text("app", upTo: 128),
-            source: try fields.text("source", upTo: 256) ?? "", labels: try fields.labels(),
+            userID: userID, app: try fields.text(.app, upTo: 128),
+            source: try fields.text(.source, upTo: 256) ?? "", labels: try fields.labels(),
             time: time, expiresAt: expiry ?? time + .seconds(lifetime),
-            isOneAttempt: isOneAttempt, notBefore: try fields.time("not_before"),
-            priority: try fields.choice("priority") ?? .normal,
+            isOneAttempt: isOneAttempt, notBefore: try fields.time(.notBefore),
+            priority: try fields.choice(.priority) ?? .normal,
             collapseKey: try fields.text(collapseField, upTo: 1024), content: content,
-            cursor: try fields.cursor(), unread: try fields.integer("unread", in: 0...1_000_000),
-            only: try fields.filter("only"), except: try fields.filter("except"),
+            cursor: try fields.cursor(), unread: try fields.integer(.unread, in: 0...1_000_000),
+            only: try fields.filter(.only), except: try fields.filter(.except),
             isValidation: try fields.mode())
     }
 
@@ -110,21 +110,21 @@ extension EventDecoder {
     private static let oneAttemptSeconds: Int64 = 30
 
     private func refuseWhatIsNotServed(_ fields: EventFields) throws(Refusal) {
-        if fields.has("user_ids") {
+        if fields.has(.userIDs) {
             throw Refusal(.unsupported, "user_ids is reserved; publish one event per user")
         }
-        if fields.has("to") {
+        if fields.has(.to) {
             throw Refusal(.unsupported, "to: topics, conditions and channels are not served")
         }
     }
 
     /// Adds what could be read, so that a result can name the event and its user.
     private func described(
-        _ refusal: Refusal, _ fields: EventFields, userField: StaticString, typeField: StaticString
+        _ refusal: Refusal, _ fields: EventFields, userField: EventField, typeField: EventField
     ) -> Refusal {
         var refusal = refusal
         refusal.userID = try? fields.identifier(userField, upTo: 256)
-        refusal.eventID = try? fields.identifier("id", upTo: 128)
+        refusal.eventID = try? fields.identifier(.id, upTo: 128)
         refusal.eventType = try? fields.text(typeField, upTo: 128)
         return refusal
     }
@@ -139,32 +139,33 @@ extension EventDecoder {
         let fields = EventFields(root)
         do throws(Refusal) {
             try refuseIncomplete(fields)
-            if fields.has("data_base64") {
+            if fields.has(.dataBase64) {
                 throw Refusal(.invalidField, "data_base64: data must be a JSON object")
             }
-            let data = try fields.object("data")
-            guard let type = try fields.text("type", upTo: 128) else {
+            let data = try fields.object(.data)
+            guard let type = try fields.text(.type, upTo: 128) else {
                 throw Refusal(.missingField, "type is missing")
             }
             return try envelope(
-                fields, record, type: type, userField: "userid", collapseField: "collapsekey",
-                expiryField: "expiresat", content: EventContent(payload: data),
-                fallbackUser: takesUserFromSubject ? fields.text("subject", upTo: 256) : nil)
+                fields, record, type: type, userField: .userIDExtension,
+                collapseField: .collapseKeyExtension,
+                expiryField: .expiresAtExtension, content: EventContent(payload: data),
+                fallbackUser: takesUserFromSubject ? fields.text(.subject, upTo: 256) : nil)
         } catch {
-            throw described(error, fields, userField: "userid", typeField: "type")
+            throw described(error, fields, userField: .userIDExtension, typeField: .type)
         }
     }
 
     /// The attributes that make an object a CloudEvent (CloudEvents 1.0, section 2.1); `type` is
     /// asked for where it is read.
     private func refuseIncomplete(_ fields: EventFields) throws(Refusal) {
-        guard let version = try fields.text("specversion", upTo: 16) else {
+        guard let version = try fields.text(.specversion, upTo: 16) else {
             throw Refusal(.missingField, "specversion is missing: a CloudEvent needs it")
         }
         guard version == "1.0" else {
             throw Refusal(.unsupported, "specversion must be 1.0")
         }
-        for name: StaticString in ["id", "source"] where !fields.has(name) {
+        for name: EventField in [.id, .source] where !fields.has(name) {
             throw Refusal(.missingField, "\(name) is missing: a CloudEvent needs it")
         }
     }

@@ -12,8 +12,16 @@ extension Lane {
     /// Sends a target, after a new look-up if the last one is too old.
     func send(_ target: TargetInFlight) {
         guard let event = target.event, let envelope = event.envelope,
-            let pool = target.bulkhead?.pool
+            let bulkhead = target.bulkhead
         else { return }
+        send(target, of: event, envelope, bulkhead)
+    }
+
+    /// As `send`, for a caller who knows what belongs to the target.
+    func send(
+        _ target: TargetInFlight, of event: EventInFlight, _ envelope: EventEnvelope,
+        _ bulkhead: Bulkhead
+    ) {
         if envelope.expiresAt <= loop.wall {
             return settle(target, Settlement(outcome: .expired))
         }
@@ -21,15 +29,15 @@ extension Lane {
         guard let request = target.request else {
             preconditionFailure("a target is sent whose request is still out")
         }
-        guard let bulkhead = target.bulkhead, takesRoom(target, bulkhead) else { return }
-        switch render(target, into: request) {
+        guard takesRoom(target, bulkhead) else { return }
+        switch render(target, of: event, bulkhead, into: request) {
         case .awaitsToken:
             leaveRoom(target)
             awaitToken(target)
         case .settled(let settlement):
             leaveRoom(target)
             settle(target, settlement)
-        case .request where envelope.isValidation && target.bulkhead?.gateway == .apns:
+        case .request where envelope.isValidation && bulkhead.gateway == .apns:
             // APNs has no rehearsal: the request was built and checked, and goes nowhere.
             leaveRoom(target)
             settle(target, Settlement(outcome: .accepted, detail: "validated, not sent"))
@@ -40,7 +48,7 @@ extension Lane {
             let patience = min(envelope.expiresAt - loop.wall, settings.streamPatience)
             bulkhead.budget.took()
             bulkhead.pace.used(at: loop.now)
-            pool.submit(request, tag: UInt64(target.slot), deadline: loop.now + patience)
+            bulkhead.pool.submit(request, tag: UInt64(target.slot), deadline: loop.now + patience)
         }
     }
 
@@ -141,6 +149,11 @@ extension Lane: HTTP2PoolDelegate {
         target.gatewayTime = loop.now - response.sentAt
         bulkhead.metrics.answered(status: response.status, after: target.gatewayTime)
         bulkhead.pace.answered(after: target.gatewayTime, at: loop.now)
+        if response.status == 200, bulkhead.gateway == .apns {
+            // What nearly every answer is, and all that it says.
+            noteIDs(target, response, messageID: nil)
+            return settle(target, Settlement(outcome: .accepted, status: 200))
+        }
         let answer = GatewayAnswer(
             status: response.status, body: response.body,
             retryAfter: response.status == 200 ? nil : response.text(.retryAfter),
@@ -154,16 +167,16 @@ extension Lane: HTTP2PoolDelegate {
         case .apns: verdict = APNsVerdict.judge(answer, sent: sent, parser: answerParser)
         default: verdict = FCMVerdict.judge(answer, sent: sent, parser: answerParser)
         }
-        noteIDs(target, response, verdict)
+        noteIDs(target, response, messageID: verdict.gatewayID)
         follow(verdict, target, status: response.status)
     }
 
     private func noteIDs(
-        _ target: TargetInFlight, _ response: HTTPResponse, _ verdict: Verdict
+        _ target: TargetInFlight, _ response: HTTPResponse, messageID: Range<Int>?
     ) {
         target.gatewayID.removeAll()
         target.gatewayTraceID.removeAll()
-        if let range = verdict.gatewayID {
+        if let range = messageID {
             target.gatewayID.append(UnsafeRawBufferPointer(rebasing: response.body[range]))
         } else if let id = response.header(.apnsID) {
             target.gatewayID.append(id)
@@ -203,6 +216,7 @@ extension Lane: HTTP2PoolDelegate {
 
     private func takeFreshCredential(for target: TargetInFlight) {
         target.refreshTried = true
+        target.bulkhead?.forgetProviderToken()
         switch target.bulkhead?.sender {
         case .apns(_, let credential):
             // The result is not needed here: rendering asks for the current token.

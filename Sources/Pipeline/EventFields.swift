@@ -6,50 +6,53 @@ internal import JSON
 
 /// Reads fields of one object.
 internal struct EventFields {
-    private let root: JSONValue
+    private let members: JSONMembers
 
-    init(_ root: JSONValue) { self.root = root }
+    init(_ root: JSONValue) { members = JSONMembers(of: root, named: EventField.names) }
 
     /// Whether a field is there and not null.
-    func has(_ name: StaticString) -> Bool { field(name) != nil }
+    func has(_ field: EventField) -> Bool { members.has(field.rawValue) }
 
-    private func field(_ name: StaticString) -> JSONValue? {
-        guard let value = root[name], !value.isNull else { return nil }
-        return value
+    private func value(_ field: EventField) -> JSONValue? {
+        has(field) ? members[field.rawValue] : nil
+    }
+
+    private func stringBytes(_ field: EventField) -> UnsafeRawBufferPointer? {
+        members.stringBytes(field.rawValue)
     }
 
     /// `v`: a record of another version may mean anything.
     func refuseOtherVersion() throws(Refusal) {
-        guard let version = field("v"), version.int64 != 1 else { return }
+        guard has(.v), members.int64(EventField.v.rawValue) != 1 else { return }
         throw Refusal(.invalidField, "v must be 1")
     }
 
     /// A text of 1 to `limit` bytes without control characters.
-    func text(_ name: StaticString, upTo limit: Int) throws(Refusal) -> String? {
-        guard let value = field(name) else { return nil }
-        guard let bytes = value.stringBytes else {
+    func text(_ name: EventField, upTo limit: Int) throws(Refusal) -> String? {
+        guard has(name) else { return nil }
+        guard let bytes = stringBytes(name) else {
             throw Refusal(.invalidField, "\(name) must be a string")
         }
         return try Self.checked(bytes, name, limit)
     }
 
     /// A text or a whole number, which is kept digit by digit.
-    func identifier(_ name: StaticString, upTo limit: Int) throws(Refusal) -> String? {
-        guard let value = field(name) else { return nil }
-        if let digits = value.numberText {
+    func identifier(_ name: EventField, upTo limit: Int) throws(Refusal) -> String? {
+        guard has(name) else { return nil }
+        if let digits = members.numberText(name.rawValue) {
             guard digits.allSatisfy({ $0 == 0x2D || $0 >= 0x30 && $0 <= 0x39 }) else {
                 throw Refusal(.invalidField, "\(name) must be a string or a whole number")
             }
             return try Self.checked(digits, name, limit)
         }
-        guard let bytes = value.stringBytes else {
+        guard let bytes = stringBytes(name) else {
             throw Refusal(.invalidField, "\(name) must be a string or a whole number")
         }
         return try Self.checked(bytes, name, limit)
     }
 
     private static func checked(
-        _ bytes: UnsafeRawBufferPointer, _ name: StaticString, _ limit: Int
+        _ bytes: UnsafeRawBufferPointer, _ name: EventField, _ limit: Int
     ) throws(Refusal) -> String {
         guard bytes.count >= 1 && bytes.count <= limit else {
             throw Refusal(
@@ -78,10 +81,10 @@ internal struct EventFields {
 
     /// A whole number in a range.
     func integer(
-        _ name: StaticString, in range: ClosedRange<Int64>
+        _ name: EventField, in range: ClosedRange<Int64>
     ) throws(Refusal) -> Int64? {
-        guard let value = field(name) else { return nil }
-        guard let number = value.int64, range.contains(number) else {
+        guard has(name) else { return nil }
+        guard let number = members.int64(name.rawValue), range.contains(number) else {
             throw Refusal(
                 .invalidField,
                 "\(name) must be a whole number from \(range.lowerBound) to \(range.upperBound)")
@@ -90,11 +93,13 @@ internal struct EventFields {
     }
 
     /// An RFC 3339 timestamp, or milliseconds since the epoch.
-    func time(_ name: StaticString) throws(Refusal) -> UnixMillis? {
-        guard let value = field(name) else { return nil }
-        if let bytes = value.stringBytes, let time = RFC3339.parse(bytes) { return time }
+    func time(_ name: EventField) throws(Refusal) -> UnixMillis? {
+        guard has(name) else { return nil }
+        if let bytes = stringBytes(name), let time = RFC3339.parse(bytes) { return time }
         // Seconds by mistake would lie in January 1970: refused rather than expired at once.
-        if let millis = value.int64, millis >= 100_000_000_000, millis < 100_000_000_000_000 {
+        if let millis = members.int64(name.rawValue), millis >= 100_000_000_000,
+            millis < 100_000_000_000_000
+        {
             return UnixMillis(millis)
         }
         throw Refusal(
@@ -103,8 +108,8 @@ internal struct EventFields {
     }
 
     /// An object.
-    func object(_ name: StaticString) throws(Refusal) -> JSONValue? {
-        guard let value = field(name) else { return nil }
+    func object(_ name: EventField) throws(Refusal) -> JSONValue? {
+        guard let value = value(name) else { return nil }
         guard value.isObject else {
             throw Refusal(.invalidField, "\(name) must be an object")
         }
@@ -113,10 +118,11 @@ internal struct EventFields {
 
     /// One of a closed list of names.
     func choice<Choice: RawRepresentable & CaseIterable>(
-        _ name: StaticString
+        _ name: EventField
     ) throws(Refusal) -> Choice? where Choice.RawValue == String {
-        guard let value = field(name) else { return nil }
-        guard let choice = value.string.flatMap({ Choice(rawValue: $0) }) else {
+        guard has(name) else { return nil }
+        let text = stringBytes(name).map { String(decoding: $0, as: UTF8.self) }
+        guard let choice = text.flatMap({ Choice(rawValue: $0) }) else {
             let names = Choice.allCases.map(\.rawValue).joined(separator: ", ")
             throw Refusal(.invalidField, "\(name) must be one of \(names)")
         }
@@ -125,7 +131,7 @@ internal struct EventFields {
 
     /// `mode`: whether the event is a rehearsal.
     func mode() throws(Refusal) -> Bool {
-        guard let mode = try text("mode", upTo: 16) else { return false }
+        guard let mode = try text(.mode, upTo: 16) else { return false }
         switch mode {
         case "live": return false
         case "validate": return true
@@ -135,7 +141,7 @@ internal struct EventFields {
 
     /// Up to 8 short labels.
     func labels() throws(Refusal) -> JSONValue? {
-        guard let labels = try object("labels") else { return nil }
+        guard let labels = try object(.labels) else { return nil }
         guard labels.count <= 8 else {
             throw Refusal(.invalidField, "labels has \(labels.count) members; 8 are allowed")
         }
@@ -150,25 +156,25 @@ internal struct EventFields {
 
     /// A log and a position in it.
     func cursor() throws(Refusal) -> EventCursor? {
-        guard let cursor = try object("cursor") else { return nil }
+        guard let cursor = try object(.cursor) else { return nil }
         let fields = EventFields(cursor)
-        guard let log = try fields.text("log", upTo: 128),
-            let sequence = try fields.integer("seq", in: 0...Int64.max)
+        guard let log = try fields.text(.log, upTo: 128),
+            let sequence = try fields.integer(.seq, in: 0...Int64.max)
         else { throw Refusal(.invalidField, "cursor needs log and seq") }
         return EventCursor(log: log, sequence: sequence)
     }
 
     /// Lists of install ids, platforms and gateways.
-    func filter(_ name: StaticString) throws(Refusal) -> AddressFilter? {
+    func filter(_ name: EventField) throws(Refusal) -> AddressFilter? {
         guard let lists = try object(name) else { return nil }
         let fields = EventFields(lists)
         return AddressFilter(
-            installIDs: try fields.names("install_ids"), platforms: try fields.names("platforms"),
-            gateways: try fields.names("gateways"))
+            installIDs: try fields.names(.installIDs), platforms: try fields.names(.platforms),
+            gateways: try fields.names(.gateways))
     }
 
-    private func names(_ name: StaticString) throws(Refusal) -> Set<String> {
-        guard let list = field(name) else { return [] }
+    private func names(_ name: EventField) throws(Refusal) -> Set<String> {
+        guard let list = value(name) else { return [] }
         guard list.isArray, list.count <= 1000 else {
             throw Refusal(.invalidField, "\(name) must be a list of at most 1000 strings")
         }

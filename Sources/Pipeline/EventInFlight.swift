@@ -7,7 +7,8 @@ internal import Gateways
 internal import JSON
 internal import Kafka
 
-/// A partition of an events topic while it is assigned to this lane.
+/// A partition of an events topic while it is assigned to this lane. Loop-confined, and not checked
+/// for exclusivity at run time: each access is one statement.
 internal final class AssignedPartition {
     let assignment: PartitionAssignment
     let queue: PartitionQueue
@@ -18,22 +19,22 @@ internal final class AssignedPartition {
     let road: Road
     /// The event at its head that is not due, or that its gateway does not take; nothing is read
     /// behind it.
-    var head: EventInFlight?
+    @exclusivity(unchecked) var head: EventInFlight?
     /// The members of `resultMembers` for events that were first read from another topic.
-    private var otherMembers: [String: ByteWriter] = [:]
+    @exclusivity(unchecked) private var otherMembers: [String: ByteWriter] = [:]
     private let settings: LaneSettings
-    var ledger = PartitionLedger()
+    @exclusivity(unchecked) var ledger = PartitionLedger()
     /// What an earlier owner finished and this one has not come to yet.
-    private var finishedBefore: OffsetRuns
+    @exclusivity(unchecked) private var finishedBefore: OffsetRuns
     private let startOffset: Int64
     /// Events read and not completed.
-    var openEvents = 0
+    @exclusivity(unchecked) var openEvents = 0
     /// Whether new records are read; false from the first word of a revocation.
-    var isReading = true
+    @exclusivity(unchecked) var isReading = true
     /// Whether another process owns it by now: completions are dropped.
-    var isLost = false
+    @exclusivity(unchecked) var isLost = false
     /// Told once when the last open event is complete.
-    var whenDrained: (() -> Void)?
+    @exclusivity(unchecked) var whenDrained: (() -> Void)?
 
     init(_ assignment: PartitionAssignment, eventClass: EventClass, _ settings: LaneSettings) {
         self.assignment = assignment
@@ -107,8 +108,8 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var identity = UUIDBytes(high: 0, low: 0)
     /// What the event says, as the renderers take it; read when the first target is rendered.
     @exclusivity(unchecked) var content: PushContent?
-    /// The payload that its targets share.
-    let payload = SharedPayload()
+    /// What its targets' requests have in common.
+    let shared = SharedRequest()
     /// Waits for `not_before`, or to repeat a look-up.
     @exclusivity(unchecked) var holdTimer: LoopTimer?
     /// Bytes of the record, for the lane's account of memory.
@@ -126,7 +127,7 @@ internal final class EventInFlight: SlabResident {
         partition = nil
         fannedOutAt = nil
         content = nil
-        payload.forget()
+        shared.forget()
         holdTimer = nil
         targets.removeAll(keepingCapacity: true)
         openTargets = 0

@@ -118,21 +118,22 @@ extension Lane: TokenIndexDelegate {
     private func fanOut(
         _ event: EventInFlight, _ addresses: [DeviceAddress], dropped: Int, at time: MonotonicTime
     ) {
-        guard let envelope = event.envelope else { return }
+        guard let envelope = event.envelope, let app = event.app else { return }
         if event.reentry?.targets != nil { return resume(event, addresses, at: time) }
         if dropped > 0 { alarms.addressesDropped(dropped) }
         event.fannedOutAt = loop.wall
+        let stems = writeStems(of: event)
         for address in addresses where envelope.addresses(address) {
             let target = targets.take()
             target.event = event
             target.address = address
             target.lookedUpAt = time
             target.index = event.targets.count
-            address.withAddressID { identify(target, of: event, addressID: $0) }
+            address.withAddressID { identify(target, $0, stems) }
             event.targets.append(target)
         }
         guard !event.targets.isEmpty else { return endWithoutTargets(event, .noDevices, nil) }
-        settleTogether(event) { start($0) }
+        settleTogether(event) { start($0, of: event, envelope, app) }
     }
 
     /// Starts every target. One that settles at once must not complete the event while others of
@@ -144,27 +145,47 @@ extension Lane: TokenIndexDelegate {
         targetSettled(event)
     }
 
-    func identify(
-        _ target: TargetInFlight, of event: EventInFlight, addressID: UnsafeRawBufferPointer
-    ) {
+    /// Writes what the names of an event's messages and of its results begin with, the ones by the
+    /// event, the others by the record, and returns their lengths.
+    func writeStems(of event: EventInFlight) -> (message: Int, result: Int) {
         scratch.removeAll()
         scratch.append(uuid: event.identity)
+        eventFields.removeAll()
+        eventFields.append(event.position.topic)
+        eventFields.append(0)
+        eventFields.append(decimal: Int64(event.position.partition))
+        eventFields.append(0)
+        eventFields.append(decimal: event.position.offset)
+        eventFields.append(0)
+        return (scratch.count, eventFields.count)
+    }
+
+    /// Names a target's message and result; the stems are its event's, written last.
+    func identify(
+        _ target: TargetInFlight, _ addressID: UnsafeRawBufferPointer,
+        _ stems: (message: Int, result: Int)
+    ) {
+        scratch.truncate(to: stems.message)
         scratch.append(addressID)
         target.messageID = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
-        scratch.removeAll()
-        scratch.append(event.position.topic)
-        scratch.append(0)
-        scratch.append(decimal: Int64(event.position.partition))
-        scratch.append(0)
-        scratch.append(decimal: event.position.offset)
-        scratch.append(0)
-        scratch.append(addressID)
-        target.resultID = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
+        eventFields.truncate(to: stems.result)
+        eventFields.append(addressID)
+        target.resultID = UUIDv5.make(namespace: Self.namespace, name: eventFields.bytes)
     }
 
     /// Chooses the way of a target, or settles it when there is none.
     func start(_ target: TargetInFlight) {
-        guard let address = target.address, let app = target.event?.app else { return }
+        guard let event = target.event, let envelope = event.envelope, let app = event.app else {
+            return
+        }
+        start(target, of: event, envelope, app)
+    }
+
+    private func start(
+        _ target: TargetInFlight, of event: EventInFlight, _ envelope: EventEnvelope,
+        _ app: LaneApp
+    ) {
+        guard let address = target.address else { return }
         if address.permission == .denied {
             return settle(
                 target, Settlement(outcome: .suppressed, reason: .permissionDenied))
@@ -177,7 +198,7 @@ extension Lane: TokenIndexDelegate {
                     detail: "\(address.gateway.rawValue) \(address.environment.rawValue)"))
         }
         target.bulkhead = bulkhead
-        send(target)
+        send(target, of: event, envelope, bulkhead)
     }
 
     /// A repeated look-up: the address as it is now, or gone to somebody else.

@@ -131,6 +131,7 @@ extension Lane {
     private func takeUpTargets(_ event: EventInFlight) {
         guard let reentry = event.reentry else { return }
         event.fannedOutAt = reentry.fannedOutAt
+        let stems = writeStems(of: event)
         for pending in reentry.pending {
             let target = targets.take()
             target.event = event
@@ -141,7 +142,7 @@ extension Lane {
             target.firstSentAt = pending.firstSentAt
             target.wasAmbiguous = pending.wasAmbiguous
             var id = pending.addressID
-            id.withUTF8 { identify(target, of: event, addressID: UnsafeRawBufferPointer($0)) }
+            id.withUTF8 { identify(target, UnsafeRawBufferPointer($0), stems) }
             event.targets.append(target)
         }
     }

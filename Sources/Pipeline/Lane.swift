@@ -25,32 +25,35 @@ internal final class Lane {
     let pulse: LanePulse
     let poolObservers: [PoolObserver]
 
+    // Not checked for exclusivity at run time: what is touched for every event or push, each access
+    // one statement on the lane's thread.
+
     /// The assigned partitions, in no order.
-    var partitions: [AssignedPartition] = []
+    @exclusivity(unchecked) var partitions: [AssignedPartition] = []
     /// Partitions that were revoked while events of theirs were open.
     var departing: [AssignedPartition] = []
     /// Where the round over the partitions goes on.
-    var nextPartition = 0
+    @exclusivity(unchecked) var nextPartition = 0
     /// Whether a wake-up said that records may be there.
-    var mayHaveRecords = false
-    var isDraining = false
+    @exclusivity(unchecked) var mayHaveRecords = false
+    @exclusivity(unchecked) var isDraining = false
 
     let events = Slab<EventInFlight> { EventInFlight() }
     let targets = Slab<TargetInFlight> { TargetInFlight() }
     /// Bytes of the records in flight.
-    var recordBytes = 0
+    @exclusivity(unchecked) var recordBytes = 0
     /// Events whose look-up was not answered yet.
-    var lookUpsOpen = 0
+    @exclusivity(unchecked) var lookUpsOpen = 0
     /// Targets that wait for an access token.
-    var awaitingToken: [TargetInFlight] = []
+    @exclusivity(unchecked) var awaitingToken: [TargetInFlight] = []
 
     /// What events without content of their own show; nil makes them dead letters.
     let defaultNotification: DefaultNotification?
 
     /// Completed work of this turn; posted at its end.
-    var outbox: OutboxBatch
+    @exclusivity(unchecked) var outbox: OutboxBatch
     /// Whether this lane has asked for the end of the turn.
-    var willFlush = false
+    @exclusivity(unchecked) var willFlush = false
     let wakeUp: WakeUp
     /// The shared part of an event's results.
     let eventFields = ByteWriter(capacity: 1024)

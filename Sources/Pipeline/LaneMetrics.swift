@@ -19,7 +19,7 @@ internal final class LaneMetrics {
     private let eventOutcomes: [Outcome: Counter]
     private let settledAfter: Histogram
     /// From consumption to settlement, for summaries.
-    private(set) var latency = LatencyHistogram()
+    @exclusivity(unchecked) private(set) var latency = LatencyHistogram()
 
     init(_ registry: MetricsRegistry) {
         events = registry.counter(
@@ -64,9 +64,8 @@ internal final class LaneMetrics {
             buckets: Histogram.latencyBuckets)
     }
 
-    func settled(_ target: TargetInFlight, _ outcome: Outcome) {
-        target.bulkhead?.metrics.outcome(outcome).add(1)
-        guard let event = target.event else { return }
+    func settled(_ target: TargetInFlight, of event: EventInFlight, _ outcome: Outcome) {
+        target.bulkhead?.metrics.ended(outcome)
         let span = target.settledAt - event.consumedAt
         settledAfter.observe(span)
         latency.record(span)
@@ -85,7 +84,8 @@ internal final class BulkheadMetrics {
     let postponed: Counter
     let openBreakers: Gauge
     let unanswered: Counter
-    private let outcomes: [Counter]
+    private let accepted: Counter
+    private let outcomes: [Outcome: Counter]
     private let answers: [Counter]
     private let answeredAfter: Histogram
 
@@ -108,11 +108,15 @@ internal final class BulkheadMetrics {
         unanswered = registry.counter(
             "bugle_requests_unanswered_total", help: "Requests that ended without an answer.",
             labels: labels)
-        outcomes = Outcome.allCases.map { outcome in
+        func counter(of outcome: Outcome) -> Counter {
             registry.counter(
                 "bugle_outcomes_total", help: "Terminal outcomes of targets.",
                 labels: labels + [("outcome", outcome.rawValue)])
         }
+        accepted = counter(of: .accepted)
+        outcomes = Dictionary(
+            uniqueKeysWithValues: Outcome.allCases.filter { $0 != .accepted }
+                .map { ($0, counter(of: $0)) })
         answers = Self.classes.map { statusClass in
             registry.counter(
                 "bugle_answers_total", help: "Answers of gateways by class of status.",
@@ -123,8 +127,8 @@ internal final class BulkheadMetrics {
             labels: labels, buckets: Histogram.latencyBuckets)
     }
 
-    func outcome(_ outcome: Outcome) -> Counter {
-        outcomes[Outcome.allCases.firstIndex(of: outcome) ?? 0]
+    func ended(_ outcome: Outcome) {
+        if outcome == .accepted { accepted.add(1) } else { outcomes[outcome]?.add(1) }
     }
 
     func answered(status: Int, after span: TimeSpan) {

@@ -45,8 +45,9 @@ internal struct LaneSettings: Sendable {
     let parkingInterval = TimeSpan.milliseconds(50)
     /// The shortest time between two replacements of a bulkhead's connections.
     let replaceInterval = TimeSpan.seconds(30)
-    /// Records read in one turn, so that answers and timers are not kept waiting.
-    let recordsPerTurn = 256
+    /// Records read in one turn: some two milliseconds of work, so that answers and timers are not
+    /// kept waiting for longer.
+    let recordsPerTurn = 64
     /// How often a lane looks for records without being woken.
     let idleReadInterval = TimeSpan.milliseconds(500)
     /// How often a lane without room looks whether there is some.

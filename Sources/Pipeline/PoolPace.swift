@@ -9,10 +9,10 @@ internal import HTTP2
 /// One pool of a lane as the lane's reading sees it. Loop-confined.
 internal final class PoolPace {
     let pool: HTTP2Pool
-    private var lastUse = MonotonicTime(nanos: .min / 2)
-    private var lastAnswer = MonotonicTime(nanos: .min / 2)
+    @exclusivity(unchecked) private var lastUse = MonotonicTime(nanos: .min / 2)
+    @exclusivity(unchecked) private var lastAnswer = MonotonicTime(nanos: .min / 2)
     /// From HEADERS to the answer, smoothed over the last answers.
-    private var roundTrip = TimeSpan.zero
+    @exclusivity(unchecked) private var roundTrip = TimeSpan.zero
 
     private enum Limits {
         /// A pool that got no request for so long has no say.

@@ -17,35 +17,37 @@ internal enum RenderedTarget {
 
 extension Lane {
     /// Builds the target's request with the credential of this moment.
-    func render(_ target: TargetInFlight, into request: OutboundRequest) -> RenderedTarget {
-        guard let event = target.event, let address = target.address,
-            let bulkhead = target.bulkhead
-        else { preconditionFailure("a target without event, address or bulkhead is rendered") }
+    func render(
+        _ target: TargetInFlight, of event: EventInFlight, _ bulkhead: Bulkhead,
+        into request: OutboundRequest
+    ) -> RenderedTarget {
+        guard let address = target.address else {
+            preconditionFailure("a target without an address is rendered")
+        }
         let content: PushContent
         do throws(ContentError) {
-            content = try self.content(of: event, for: target)
+            content = try self.content(of: event)
         } catch {
             return .settled(
                 Settlement(
                     outcome: .rejected, reason: .invalidContent, detail: error.description))
         }
-        let pushTarget = PushTarget(
-            gateway: address.gateway, environment: address.environment,
-            token: address.withToken { Array($0) }, apnsTopic: address.apnsTopic,
-            platform: address.platform, registeredAt: address.registeredAt)
+        content.turn(to: target.messageID, at: loop.wall)
         switch bulkhead.sender {
         case .apns(let renderer, let credential):
             let token: ProviderToken
             do throws(OpenSSLError) {
-                token = try credential.token(at: loop.now, wall: loop.wall)
+                token = try bulkhead.providerToken(of: credential, at: loop.now, wall: loop.wall)
             } catch {
                 return .settled(credentialFault("\(error)"))
             }
             target.credentialGeneration = token.generation
             target.credentialBorn = token.mintedAt
-            return rendered(
-                renderer.render(content, to: pushTarget, authorization: token, into: request),
-                target, request)
+            let rendering = address.withToken { bytes in
+                renderer.render(
+                    content, to: pushTarget(address, bytes), authorization: token, into: request)
+            }
+            return rendered(rendering, target, request)
         case .fcm(let renderer, let tokens):
             switch tokens.token() {
             case .wait: return .awaitsToken
@@ -57,11 +59,24 @@ extension Lane {
             case .use(let token):
                 target.credentialGeneration = token.generation
                 target.credentialBorn = token.fetchedAt
-                return rendered(
-                    renderer.render(content, to: pushTarget, authorization: token, into: request),
-                    target, request)
+                let rendering = address.withToken { bytes in
+                    renderer.render(
+                        content, to: pushTarget(address, bytes), authorization: token,
+                        into: request)
+                }
+                return rendered(rendering, target, request)
             }
         }
+    }
+
+    private func pushTarget(
+        _ address: DeviceAddress, _ token: UnsafeRawBufferPointer
+    ) -> PushTarget {
+        PushTarget(
+            gateway: address.gateway, environment: address.environment, token: token,
+            apnsTopic: address.apnsTopic,
+            platform: address.gateway == .apns ? nil : address.platform,
+            registeredAt: address.registeredAt)
     }
 
     private func credentialFault(_ detail: String) -> Settlement {
@@ -89,39 +104,25 @@ extension Lane {
         }
     }
 
-    /// The event's content for one of its targets: read once, then only the identity and the time
-    /// change.
-    private func content(
-        of event: EventInFlight, for target: TargetInFlight
-    ) throws(ContentError) -> PushContent {
-        if event.content == nil { event.content = try content(of: event) }
-        event.content?.messageID = target.messageID
-        event.content?.now = loop.wall
-        guard let content = event.content else {
-            preconditionFailure("an event's content was just set")
-        }
-        return content
-    }
-
+    /// The event's content: read once for all of its targets.
     private func content(of event: EventInFlight) throws(ContentError) -> PushContent {
+        if let content = event.content { return content }
         guard let envelope = event.envelope else {
             preconditionFailure("an event without its envelope is rendered")
         }
-        var content = PushContent(
+        let content = PushContent(
             messageID: event.identity, eventType: envelope.type, eventIdentity: event.identity,
-            now: loop.wall)
-        content.audience = audience(of: event, envelope)
-        content.expiresAt = envelope.expiresAt
-        content.storesNothing = envelope.isOneAttempt
-        content.priority = envelope.priority
-        content.collapseKey = envelope.collapseKey
-        content.unread = envelope.unread
-        content.cursor = envelope.cursor.map { .init(log: $0.log, seq: $0.sequence) }
-        content.validateOnly = envelope.isValidation
+            now: loop.wall, audience: audience(of: event, envelope),
+            expiresAt: envelope.expiresAt, storesNothing: envelope.isOneAttempt,
+            priority: envelope.priority, collapseKey: envelope.collapseKey,
+            unread: envelope.unread,
+            cursor: envelope.cursor.map { .init(log: $0.log, seq: $0.sequence) },
+            validateOnly: envelope.isValidation,
+            shared: event.targets.count > 1 ? event.shared : nil)
         try content.take(
             notification: envelope.content.notification, data: envelope.content.data,
             apns: envelope.content.apns, fcm: envelope.content.fcm)
-        content.sharedPayload = event.payload
+        event.content = content
         return content
     }
 

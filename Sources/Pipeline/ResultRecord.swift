@@ -9,7 +9,10 @@ internal import TokenIndex
 
 internal enum ResultRecord {
     /// Writes the members that all targets of an event share, without braces.
-    static func writeShared(_ event: EventInFlight, to bytes: ByteWriter) {
+    /// `scratch` is overwritten.
+    static func writeShared(
+        _ event: EventInFlight, to bytes: ByteWriter, scratch: ByteWriter
+    ) {
         guard let envelope = event.envelope else { return }
         bytes.removeAll()
         var object = JSONObjectWriter(bytes)
@@ -26,20 +29,16 @@ internal enum ResultRecord {
         if let time = event.fannedOutAt { object.integer("fanout_at", time.value) }
         if let key = envelope.collapseKey {
             object.name("collapse_id")
-            collapse(key, to: bytes)
+            // The id is printable ASCII without quotes only when it is a hash; a key that passes
+            // unchanged may hold a quote, so it is written as a string either way.
+            scratch.removeAll()
+            CollapseID.write(key: key, to: scratch)
+            bytes.append(jsonString: scratch.bytes)
         }
         if let partition = event.partition {
             object.members(partition.resultMembers(of: event.position.topic).bytes)
         }
         object.integer("input_offset", event.position.offset)
-    }
-
-    private static func collapse(_ key: String, to bytes: ByteWriter) {
-        // The id is printable ASCII without quotes only when it is a hash; a key that passes
-        // unchanged may hold a quote, so it is written as a string either way.
-        let id = ByteWriter(capacity: 64)
-        CollapseID.write(key: key, to: id)
-        bytes.append(jsonString: id.bytes)
     }
 
     /// The members that all results of a partition share, without braces.
@@ -69,23 +68,39 @@ internal enum ResultRecord {
         return bytes
     }
 
-    /// Writes one target's result.
+    /// Writes one target's result. What stands between two values that every result has is one
+    /// piece of text each.
     static func write(
         _ target: TargetInFlight, of event: EventInFlight, shared: UnsafeRawBufferPointer,
         to bytes: ByteWriter
     ) {
         guard let settlement = target.settlement else { return }
         // `shared` begins with its brace and has no closing one.
+        bytes.reserve(shared.count + usualBytes)
         bytes.append(shared)
-        var object = JSONObjectWriter(continuing: bytes)
-        object.uuid("result_id", target.resultID)
-        object.uuid("message_id", target.messageID)
+        bytes.append(",\"result_id\":\"")
+        bytes.append(uuid: target.resultID)
+        bytes.append("\",\"message_id\":\"")
+        bytes.append(uuid: target.messageID)
+        bytes.append(0x22)
         if let address = target.address {
-            write(address, target.bulkhead, &object)
+            write(address, target.bulkhead, to: bytes)
         } else if let former = target.former {
+            var object = JSONObjectWriter(continuing: bytes)
             write(former, &object)
         }
-        object.integer("target_index", Int64(target.index))
+        bytes.append(",\"target_index\":")
+        bytes.append(decimal: Int64(target.index))
+        writeEnd(of: target, settlement, to: bytes)
+    }
+
+    /// What a result takes beside the shared part, seldom more.
+    private static let usualBytes = 512
+
+    private static func writeEnd(
+        of target: TargetInFlight, _ settlement: Settlement, to bytes: ByteWriter
+    ) {
+        var object = JSONObjectWriter(continuing: bytes)
         if settlement.outcome == .accepted, settlement.status == 200 {
             object.members("\"outcome\":\"accepted\",\"outcome_class\":\"sent\",\"status\":200")
         } else {
@@ -115,21 +130,27 @@ internal enum ResultRecord {
     }
 
     private static func write(
-        _ address: DeviceAddress, _ bulkhead: Bulkhead?, _ object: inout JSONObjectWriter
+        _ address: DeviceAddress, _ bulkhead: Bulkhead?, to bytes: ByteWriter
     ) {
-        address.withInstallID { object.string("install_id", $0) }
+        bytes.append(",\"install_id\":")
+        address.withInstallID { bytes.append(jsonString: $0) }
+        bytes.append(0x2C)
         if let bulkhead {
-            object.members(bulkhead.resultMembers.bytes)
+            bytes.append(bulkhead.resultMembers.bytes)
         } else {
             let members = bulkheadMembers(address.gateway, address.environment)
             // Its bytes go with it.
-            withExtendedLifetime(members) { object.members(members.bytes) }
+            withExtendedLifetime(members) { bytes.append(members.bytes) }
         }
-        address.withPlatform { object.string("platform", $0) }
-        _ = address.withAppVersion { object.string("app_version", $0) }
-        address.withTokenHash {
-            object.hex("token_hash", UnsafeRawBufferPointer(rebasing: $0.prefix(4)))
+        bytes.append(",\"platform\":")
+        address.withPlatform { bytes.append(jsonString: $0) }
+        _ = address.withAppVersion {
+            bytes.append(",\"app_version\":")
+            bytes.append(jsonString: $0)
         }
+        bytes.append(",\"token_hash\":\"")
+        address.withTokenHash { bytes.append(hex: UnsafeRawBufferPointer(rebasing: $0[..<4])) }
+        bytes.append(0x22)
     }
 
     /// The same of a target whose address is gone.
@@ -154,9 +175,9 @@ internal enum ResultRecord {
     /// Writes the one result of an event that ended before fan-out.
     static func writeEventLevel(
         _ event: EventInFlight, outcome: Outcome, reason: String?, detail: String,
-        at now: UnixMillis, shared: ByteWriter, to bytes: ByteWriter
+        at now: UnixMillis, shared: ByteWriter, scratch: ByteWriter, to bytes: ByteWriter
     ) {
-        writeShared(event, to: shared)
+        writeShared(event, to: shared, scratch: scratch)
         bytes.append(shared.bytes)
         var object = JSONObjectWriter(continuing: bytes)
         writeEventLevelTail(

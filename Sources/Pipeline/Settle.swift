@@ -16,7 +16,7 @@ extension Lane {
         guard let event = target.event else { return }
         target.settlement = settlement
         target.settledAt = loop.wall
-        metrics.settled(target, settlement.outcome)
+        metrics.settled(target, of: event, settlement.outcome)
         targetSettled(event)
     }
 
@@ -34,7 +34,7 @@ extension Lane {
         let value = outbox.bytes { bytes in
             ResultRecord.writeEventLevel(
                 event, outcome: outcome, reason: reason?.rawValue, detail: "", at: loop.wall,
-                shared: eventFields, to: bytes)
+                shared: eventFields, scratch: scratch, to: bytes)
         }
         outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
         finish(event)
@@ -42,7 +42,7 @@ extension Lane {
 
     private func complete(_ event: EventInFlight) {
         guard event.partition?.isLost == false else { return finish(event) }
-        ResultRecord.writeShared(event, to: eventFields)
+        ResultRecord.writeShared(event, to: eventFields, scratch: scratch)
         let key = outbox.bytes(copying: event.envelope?.userID)
         for target in event.targets where target.postponement == nil {
             let value = outbox.bytes { bytes in

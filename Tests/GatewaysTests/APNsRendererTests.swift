@@ -8,7 +8,7 @@ import Testing
     private func alert() throws -> Event { try Event(#"{"notification":{"title":"x"}}"#) }
 
     @Test func `a notification becomes a whole request`() throws {
-        var event = try Event(
+        let event = try Event(
             #"""
             {"notification":{"title":"Ada","subtitle":"Room 12","body":"Are you there? 🎉",
              "sound":"default","thread_id":"room-12","image":"https://example.com/a.png"},
@@ -88,7 +88,7 @@ import Testing
         #expect(pushKit["apns-priority"] == "10")
         #expect(pushKit["apns-collapse-id"] == nil)
 
-        var low = event.content
+        let low = event.content
         low.priority = .low
         #expect(Built(apns: low)["apns-priority"] == "5")
         let badge = Built(apns: try Event(#"{"notification":{"badge":0}}"#).content)
@@ -143,7 +143,7 @@ import Testing
 
     @Test func `APNS-11: collapse ids are short, printable, stable and distinct`() throws {
         func id(_ key: String) throws -> String {
-            var event = try alert()
+            let event = try alert()
             event.content.collapseKey = key
             return try #require(Built(apns: event.content)["apns-collapse-id"])
         }
@@ -166,10 +166,9 @@ import Testing
 
     @Test func `APNS-12: every attempt has the same identity`() throws {
         let event = try alert()
-        var later = event.content
-        later.now = at(30)
         let first = Built(apns: event.content)
-        let second = Built(apns: later)
+        event.content.now = at(30)
+        let second = Built(apns: event.content)
         for name in ["apns-id", "apns-collapse-id", "apns-expiration"] {
             #expect(first[name] == second[name])
         }
@@ -177,7 +176,7 @@ import Testing
     }
 
     @Test func `APNS-15: what is over is not sent, and the expiry is the event's`() throws {
-        var event = try alert()
+        let event = try alert()
         event.content.now = at(600)
         #expect(Built(apns: event.content)["apns-expiration"] == "1735693200")
         event.content.now = at(3601)
@@ -196,7 +195,7 @@ import Testing
         func built(_ count: Int, escaped: Bool = false) throws -> Built {
             let party = escaped ? #"\ud83c\udf89"# : "🎉"
             let text = String(repeating: party, count: count)
-            var event = try Event(#"{"notification":{"body":"\#(text)"}}"#)
+            let event = try Event(#"{"notification":{"body":"\#(text)"}}"#)
             event.content.eventType = "t"
             return Built(apns: event.content)
         }

@@ -5,9 +5,8 @@ import Testing
 
 private let expoToken = "ExponentPushToken[xxxxxxxxxxxxxxxxxxxxxx]"
 
-private func expoTarget(_ token: String = expoToken) -> PushTarget {
-    PushTarget(
-        gateway: .expo, environment: .none, token: Array(token.utf8), registeredAt: newYear)
+private func expoTarget(_ token: String = expoToken) -> Address {
+    Address(gateway: .expo, token: Array(token.utf8))
 }
 
 @Suite struct `Expo messages` {
@@ -16,7 +15,8 @@ private func expoTarget(_ token: String = expoToken) -> PushTarget {
     ) throws -> (Rendering, String) {
         let renderer = ExpoRenderer(try #require(ExpoCredential(accessToken: nil)))
         let message = ByteWriter()
-        return (renderer.render(content, to: expoTarget(token), into: message), message.text)
+        let rendering = expoTarget(token).lend { renderer.render(content, to: $0, into: message) }
+        return (rendering, message.text)
     }
 
     @Test func `words go where Expo has them`() throws {

@@ -67,11 +67,10 @@ import Testing
 
     @Test func `FCM-08: without a collapse key only the tag collapses, on every attempt`() throws {
         let event = try alert()
-        var later = event.content
-        later.now = at(30)
         let tag = #""tag":"\#(Event.identity.text)""#
-        for content in [event.content, later] {
-            let body = Built(fcm: content).body
+        for now in [newYear, at(30)] {
+            event.content.now = now
+            let body = Built(fcm: event.content).body
             #expect(body.contains(tag))
             #expect(!body.contains("collapse_key"))
         }
@@ -143,7 +142,7 @@ import Testing
     }
 
     @Test func `APNS-15: the life that is left is the ttl`() throws {
-        var event = try alert()
+        let event = try alert()
         event.content.now = at(600)
         #expect(Built(fcm: event.content).body.contains(#""ttl":"3000s""#))
         event.content.now = at(3600)
@@ -189,7 +188,7 @@ import Testing
     }
 
     @Test func `a validation asks FCM to check only`() throws {
-        var event = try alert()
+        let event = try alert()
         event.content.validateOnly = true
         #expect(Built(fcm: event.content).body.hasSuffix(#"},"validate_only":true}"#))
         #expect(try Built(fcm: event.content).json { $0["validate_only"]?.bool } == true)

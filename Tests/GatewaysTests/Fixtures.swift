@@ -44,7 +44,7 @@ extension Verdict {
 /// An event's JSON with the parser that keeps it alive.
 struct Event {
     let parser = JSONParser()
-    var content: PushContent
+    let content: PushContent
 
     static let identity = UUIDBytes(high: 0x1111_1111_1111_5111, low: 0x9111_1111_1111_1111)
     static let message = UUIDBytes(high: 0x2222_2222_2222_5222, low: 0x9222_2222_2222_2222)
@@ -65,19 +65,34 @@ struct Event {
 
 let hexToken = Array(String(repeating: "ab", count: 32).utf8)
 
+/// An address with the memory of its token.
+struct Address {
+    var gateway = Gateway.apns
+    var environment = GatewayEnvironment.none
+    var token: [UInt8]
+    var topic: String?
+    var platform: String?
+    var kind = AddressKind.alert
+
+    func lend<Value>(_ body: (PushTarget) -> Value) -> Value {
+        token.withUnsafeBytes { token in
+            body(
+                PushTarget(
+                    gateway: gateway, environment: environment, token: token, apnsTopic: topic,
+                    platform: platform, registeredAt: newYear, kind: kind))
+        }
+    }
+}
+
 func apnsTarget(
     _ token: [UInt8] = hexToken, environment: GatewayEnvironment = .production,
     topic: String? = nil, kind: AddressKind = .alert
-) -> PushTarget {
-    PushTarget(
-        gateway: .apns, environment: environment, token: token, apnsTopic: topic,
-        registeredAt: newYear, kind: kind)
+) -> Address {
+    Address(environment: environment, token: token, topic: topic, kind: kind)
 }
 
-func fcmTarget(_ token: String = "abc:APA91b-x_y", platform: String? = "android") -> PushTarget {
-    PushTarget(
-        gateway: .fcm, environment: .none, token: Array(token.utf8), platform: platform,
-        registeredAt: newYear)
+func fcmTarget(_ token: String = "abc:APA91b-x_y", platform: String? = "android") -> Address {
+    Address(gateway: .fcm, token: Array(token.utf8), platform: platform)
 }
 
 let providerToken = ProviderToken(
@@ -90,15 +105,21 @@ struct Built {
     let rendering: Rendering
     let request = OutboundRequest()
 
-    init(apns content: PushContent, to target: PushTarget = apnsTarget()) {
-        let renderer = APNsRenderer(APNsSettings(topic: "com.example.app"))
-        rendering = renderer.render(
-            content, to: target, authorization: providerToken, into: request)
+    init(
+        apns content: PushContent, to target: Address = apnsTarget(),
+        with renderer: APNsRenderer = APNsRenderer(APNsSettings(topic: "com.example.app")),
+        authorization: ProviderToken = providerToken
+    ) {
+        rendering = target.lend { [request] in
+            renderer.render(content, to: $0, authorization: authorization, into: request)
+        }
     }
 
-    init(fcm content: PushContent, to target: PushTarget = fcmTarget()) {
+    init(fcm content: PushContent, to target: Address = fcmTarget()) {
         let renderer = FCMRenderer(FCMSettings(projectID: "demo-project"))
-        rendering = renderer.render(content, to: target, authorization: accessToken, into: request)
+        rendering = target.lend { [request] in
+            renderer.render(content, to: $0, authorization: accessToken, into: request)
+        }
     }
 
     subscript(header: String) -> String? { request.text(header) }

@@ -60,7 +60,7 @@ private struct WebBuilt {
             (#"{"notification":{"title":"T"}}"#, .low, "low"),
             (#"{"data":{"a":1}}"#, .high, "low"),
         ] {
-            var event = try Event(json)
+            let event = try Event(json)
             event.content.priority = priority
             #expect(try WebBuilt(event.content)["urgency"] == urgency)
         }
@@ -80,7 +80,7 @@ private struct WebBuilt {
     @Test func `WP-18: every request has one TTL, also without an expiry`() throws {
         #expect(try headers("{}", ttl: nil)["ttl"] == "2419200")
         #expect(try headers("{}", ttl: 59)["ttl"] == "59")
-        var event = try Event("{}")
+        let event = try Event("{}")
         event.content.storesNothing = true
         #expect(try WebBuilt(event.content)["ttl"] == "0")
         let settings = WebPushSettings(ttlMin: 1, ttlMax: 100)
@@ -94,7 +94,7 @@ private struct WebBuilt {
 
     @Test func `WP-16: Windows is told how a TTL of zero is meant`() throws {
         let endpoint = "https://wns2-db5p.notify.windows.com/w/?token=A%2bB%2f"
-        var event = try Event("{}")
+        let event = try Event("{}")
         let stored = try WebBuilt(event.content, endpoint: endpoint)
         #expect(stored["x-wns-cache-policy"] == "cache")
         #expect(stored[":path"] == "/w/?token=A%2bB%2f")

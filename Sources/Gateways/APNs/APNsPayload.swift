@@ -19,7 +19,10 @@ internal enum APNsPayload {
         let idOffset = writer.count + PayloadBlock.idOffset
         let image = content.notification?.image
         PayloadBlock.write(content, image: image, to: writer)
-        if writeData(content.data, to: writer) { notes.insert(.droppedReservedKeys) }
+        // What an event's data cannot set is left out.
+        if content.data?.writeMembers(to: writer, leavingOut: isProtected) ?? false {
+            notes.insert(.droppedReservedKeys)
+        }
         writer.append(0x7D)
         return idOffset
     }
@@ -27,24 +30,6 @@ internal enum APNsPayload {
     /// Writes the payload of a device management push: the event's data and nothing else.
     static func writeManagement(_ content: borrowing PushContent, to writer: ByteWriter) {
         if let data = content.data { data.writeCompact(to: writer) } else { writer.append("{}") }
-    }
-
-    /// Writes the data's members with a comma before each; tells whether some were left out.
-    private static func writeData(_ data: JSONValue?, to writer: ByteWriter) -> Bool {
-        guard let data else { return false }
-        var dropped = false
-        data.forEachMember { name, value in
-            guard !isProtected(name) else {
-                dropped = true
-                return
-            }
-            guard value.isLast(named: name, in: data) else { return }
-            writer.append(0x2C)
-            writer.append(jsonString: name)
-            writer.append(0x3A)
-            value.writeCompact(to: writer)
-        }
-        return dropped
     }
 
     /// Writes the `aps` object.

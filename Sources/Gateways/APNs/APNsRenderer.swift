@@ -31,6 +31,7 @@ public final class APNsRenderer {
     private let settings: APNsSettings
     private let topic: Topic
     private let scratch = ByteWriter(capacity: 1024)
+    @exclusivity(unchecked) private var heads: [Head] = []
     private lazy var parser = JSONParser(maximumBytes: 1 << 20)
 
     /// A renderer for one app.
@@ -46,8 +47,14 @@ public final class APNsRenderer {
         _ content: borrowing PushContent, to target: borrowing PushTarget,
         authorization: ProviderToken?, into request: OutboundRequest
     ) -> Rendering {
+        if content.isOver {
+            request.reset()
+            return .expired
+        }
+        if let shared = content.shared, shared.serves(self, target, authorization) {
+            return repeating(shared, content, target, request)
+        }
         request.reset()
-        if content.isOver { return .expired }
         var plan: Plan
         do throws(ContentError) {
             plan = try self.plan(content, target)
@@ -58,16 +65,43 @@ public final class APNsRenderer {
             return .rejected(
                 reason: .malformedTopic, detail: "the topic must be printable ASCII without blanks")
         }
-        guard writeHead(content, target, plan, authorization, request) else {
+        request.copy(head(target.environment, plan, authorization))
+        let idFieldOffset = request.fieldBytes.count
+        writeTail(content, &plan, request)
+        let pathOffset = request.fieldBytes.count
+        guard Self.setPath(of: request, to: target.token) else {
             request.reset()
             return .malformedToken(detail: Self.tokenProblem(target.token))
         }
-        writeTail(content, &plan, request)
         if let refusal = writeBody(content, &plan, request) {
             request.reset()
             return refusal
         }
+        if let shared = content.shared, shared.type == plan.type, content.apns == nil,
+            !plan.notes.contains(.shortenedExpiry)
+        {
+            let purpose = SharedRequest.Purpose(
+                renderer: ObjectIdentifier(self), environment: target.environment,
+                kind: target.kind, topic: target.apnsTopic, authorization: authorization?.header)
+            shared.keep(
+                request, for: purpose, idFieldOffset: idFieldOffset, pathOffset: pathOffset)
+        }
         return .request(plan.notes)
+    }
+
+    /// Builds the request that an earlier target of the event got, with another token and id.
+    private func repeating(
+        _ shared: SharedRequest, _ content: borrowing PushContent,
+        _ target: borrowing PushTarget, _ request: OutboundRequest
+    ) -> Rendering {
+        request.copy(shared.request)
+        guard Self.setPath(of: request, to: target.token) else {
+            request.reset()
+            return .malformedToken(detail: Self.tokenProblem(target.token))
+        }
+        request.fieldBytes.overwrite(at: shared.idFieldOffset, uuid: content.messageID)
+        request.body.overwrite(at: shared.idOffset, uuid: content.messageID)
+        return .request(shared.notes)
     }
 
     /// A topic with what a request wants to know of it.
@@ -124,22 +158,55 @@ public final class APNsRenderer {
 
     // MARK: Header fields
 
-    /// Writes the fields up to the priority; false when the token is no token.
+    /// What requests begin with whose environment, topic, type, priority and credential are the
+    /// same.
+    private struct Head {
+        let environment: GatewayEnvironment
+        let type: APNsPushType
+        let priority: APNsPriority
+        let topic: String
+        /// Held so that its address names it.
+        let authorization: [UInt8]?
+        let request: OutboundRequest
+    }
+
+    /// The fields up to the priority, the path among them empty: from the last few heads, or new.
+    private func head(
+        _ environment: GatewayEnvironment, _ plan: borrowing Plan, _ authorization: ProviderToken?
+    ) -> OutboundRequest {
+        for head in heads
+        where head.environment == environment && head.type == plan.type
+            && head.priority == plan.priority
+            && head.authorization.isIdentical(to: authorization?.header)
+            && head.topic == plan.topic.text
+        {
+            return head.request
+        }
+        let head = Head(
+            environment: environment, type: plan.type, priority: plan.priority,
+            topic: plan.topic.text, authorization: authorization?.header,
+            request: OutboundRequest())
+        writeHead(environment, plan, authorization, head.request)
+        if heads.count == Self.headsMax { heads.removeFirst() }
+        heads.append(head)
+        return head.request
+    }
+
+    /// Heads that are kept, the newest ones.
+    private static let headsMax = 8
+    /// Where among the fields the path stands: behind the other pseudo-header fields.
+    private static let pathField = 3
+
     private func writeHead(
-        _ content: borrowing PushContent, _ target: borrowing PushTarget, _ plan: Plan,
+        _ environment: GatewayEnvironment, _ plan: borrowing Plan,
         _ authorization: ProviderToken?, _ request: OutboundRequest
-    ) -> Bool {
+    ) {
         request.add(":method", "POST")
         request.add(":scheme", "https")
         request.add(
             ":authority",
-            target.environment == .sandbox
-                ? settings.sandboxAuthority : settings.productionAuthority)
-        var isToken = false
-        target.token.withUnsafeBufferPointer { token in
-            request.add(":path", .neverIndexed) { isToken = Self.writePath(token, to: $0) }
-        }
-        guard isToken else { return false }
+            environment == .sandbox ? settings.sandboxAuthority : settings.productionAuthority)
+        request.add(":path", "" as StaticString, .neverIndexed)
         if let authorization {
             request.add("authorization", .neverIndexed) { $0.append(authorization.header) }
         }
@@ -152,26 +219,31 @@ public final class APNsRenderer {
         }
         request.add("apns-push-type", plan.type.text)
         request.add("apns-priority", plan.priority.text)
-        return true
     }
 
     /// Writes the fields that differ from push to push.
     private func writeTail(
         _ content: borrowing PushContent, _ plan: inout Plan, _ request: OutboundRequest
     ) {
-        let messageID = content.messageID
-        request.add("apns-id", .neverIndexed) { $0.append(uuid: messageID) }
+        var offset = request.fieldBytes.count
+        request.fieldBytes.append(uuid: content.messageID)
+        request.add("apns-id", from: offset, .neverIndexed)
         if let expiration = expiration(content, &plan) {
-            request.add("apns-expiration", .neverIndexed) { $0.append(decimal: expiration) }
+            offset = request.fieldBytes.count
+            request.fieldBytes.append(decimal: expiration)
+            request.add("apns-expiration", from: offset, .neverIndexed)
         }
+        offset = request.fieldBytes.count
         // Only what a person sees is merged by key; a call or a control replaces nothing.
         let collapses = plan.type == .alert || plan.type == .background
         if let key = plan.override?.collapseKey ?? content.collapseKey {
-            request.add("apns-collapse-id", .neverIndexed) { CollapseID.write(key: key, to: $0) }
+            CollapseID.write(key: key, to: request.fieldBytes)
         } else if collapses {
-            let identity = content.eventIdentity
-            request.add("apns-collapse-id", .neverIndexed) { $0.append(uuid: identity) }
+            request.fieldBytes.append(uuid: content.eventIdentity)
+        } else {
+            return
         }
+        request.add("apns-collapse-id", from: offset, .neverIndexed)
     }
 
     private func expiration(_ content: borrowing PushContent, _ plan: inout Plan) -> Int64? {
@@ -180,9 +252,19 @@ public final class APNsRenderer {
         return content.expiry(within: APNsLimits.storage, &plan.notes)?.seconds
     }
 
+    /// Sets the path to a token's; false when that is no token.
+    private static func setPath(
+        of request: OutboundRequest, to token: UnsafeRawBufferPointer
+    ) -> Bool {
+        let offset = request.fieldBytes.count
+        guard writePath(token, to: request.fieldBytes) else { return false }
+        request.replace(pathField, from: offset)
+        return true
+    }
+
     /// Writes the path with the token in lower case; false when it is not hex of an even length.
     private static func writePath(
-        _ token: UnsafeBufferPointer<UInt8>, to writer: ByteWriter
+        _ token: UnsafeRawBufferPointer, to writer: ByteWriter
     ) -> Bool {
         guard (2...APNsLimits.tokenDigitsMax).contains(token.count), token.count % 2 == 0 else {
             return false
@@ -190,10 +272,9 @@ public final class APNsRenderer {
         writer.append("/3/device/")
         var isHex = true
         writer.appendUninitialized(token.count) { target in
-            let source = UnsafeRawBufferPointer(token)
             var index = 0
             while index + 8 <= token.count {
-                let digits = source.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+                let digits = token.loadUnaligned(fromByteOffset: index, as: UInt64.self)
                 isHex = isHex && areHex(digits)
                 target.storeBytes(
                     of: digits | 0x2020_2020_2020_2020, toByteOffset: index, as: UInt64.self)
@@ -225,7 +306,7 @@ public final class APNsRenderer {
         return (isDigit | isLetter) & highest == highest
     }
 
-    private static func tokenProblem(_ token: [UInt8]) -> String {
+    private static func tokenProblem(_ token: UnsafeRawBufferPointer) -> String {
         if token.isEmpty { return "the token is empty" }
         if token.count > APNsLimits.tokenDigitsMax {
             return "the token has \(token.count) characters, too many for a device token"
@@ -278,7 +359,7 @@ public final class APNsRenderer {
     private func writeShared(
         _ content: borrowing PushContent, _ plan: inout Plan, to writer: ByteWriter
     ) {
-        guard let shared = content.sharedPayload, plan.type != .liveactivity, plan.type != .mdm
+        guard let shared = content.shared, plan.type != .liveactivity, plan.type != .mdm
         else {
             writePayload(content, &plan, to: writer)
             return

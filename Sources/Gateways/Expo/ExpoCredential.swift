@@ -23,7 +23,7 @@ public struct ExpoCredential: Sendable {
 /// The push tokens of Expo.
 public enum ExpoToken {
     /// Whether a text has one of the three forms of a token.
-    public static func isToken(_ token: [UInt8]) -> Bool {
+    public static func isToken(_ token: UnsafeRawBufferPointer) -> Bool {
         guard (1...ExpoLimits.tokenBytesMax).contains(token.count),
             token.allSatisfy({ (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C })
         else { return false }
@@ -34,7 +34,7 @@ public enum ExpoToken {
         return isUUIDLike(token)
     }
 
-    private static func isUUIDLike(_ token: [UInt8]) -> Bool {
+    private static func isUUIDLike(_ token: UnsafeRawBufferPointer) -> Bool {
         guard token.count == 36 else { return false }
         return token.enumerated().allSatisfy { index, byte in
             [8, 13, 18, 23].contains(index)

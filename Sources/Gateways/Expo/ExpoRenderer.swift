@@ -103,7 +103,7 @@ public final class ExpoRenderer {
     ) -> Int {
         var size = 0
         var message = JSONObjectWriter(writer)
-        target.token.withUnsafeBytes { message.string("to", $0) }
+        message.string("to", target.token)
         if let notification = content.notification {
             for entry in notification.entries {
                 guard let name = Self.words.first(where: { $0.word.spells(entry.name) })?.name

@@ -68,7 +68,7 @@ public final class FCMRenderer {
     }
 
     /// Google does not define the token's form: printable ASCII that needs no escaping.
-    private static func isToken(_ token: [UInt8]) -> Bool {
+    private static func isToken(_ token: UnsafeRawBufferPointer) -> Bool {
         (1...FCMLimits.tokenBytesMax).contains(token.count)
             && token.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
     }
@@ -125,7 +125,7 @@ public final class FCMRenderer {
         _ notes: inout RenderingNotes, to writer: ByteWriter
     ) -> Int {
         var message = JSONObjectWriter(writer)
-        target.token.withUnsafeBytes { message.string("token", $0) }
+        message.string("token", target.token)
         if content.notification?.fcmTextBytes != nil {
             message.name("notification")
             writeNotification(content, to: writer)

@@ -16,6 +16,16 @@ import time
 
 PARTITIONS = 24
 KEY_ID, TEAM_ID, TOPIC = "ABCDE12345", "DEF123GHIJ", "com.example.shop"
+# The header fields of a push, as h2load sends them.
+JWT = ("bearer eyJhbGciOiJFUzI1NiIsImtpZCI6IkFCQzEyM0RFRkcifQ."
+       "eyJpc3MiOiJERUYxMjNHSElKIiwiaWF0IjoxNzY0NDYwODAwfQ."
+       "M2Y4b3VyU2lnbmF0dXJlSXNGaWN0aW9uYWxBbmRPbmx5SGVyZUZvckl0c0xlbmd0aE9rQXl5"
+       "WnpaMTIzNDU2Nzg5MA")
+FIELDS = [
+    ("authorization", JWT), ("apns-topic", TOPIC), ("apns-push-type", "alert"),
+    ("apns-priority", "10"), ("apns-id", "3f2504e0-4f89-41d3-9a0c-0305e82c3301"),
+    ("apns-expiration", "1764547200"), ("apns-collapse-id", "order-123456"),
+]
 
 
 def free_port():
@@ -64,6 +74,24 @@ def credentials(folder):
             ["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256",
              "-out", signing], check=True, stderr=subprocess.DEVNULL)
     return certificate, key, signing
+
+
+def h2load(bench, gateway, body_bytes, requests, connections=2, streams=100):
+    """Runs h2load with the header fields of a push; returns CPU microseconds per request and
+    requests per second."""
+    uris, body = os.path.join(bench.scratch, "uris"), os.path.join(bench.scratch, "push-body")
+    with open(uris, "w") as file:
+        file.writelines(f"https://127.0.0.1:{gateway.port}{path}\n" for path in gateway.paths)
+    with open(body, "wb") as file:
+        file.write(bytes(97 + index % 26 for index in range(body_bytes)))
+    command = ["h2load", "-n", str(requests), "-c", str(connections), "-m", str(streams),
+               "-d", body, "-i", uris]
+    for name, value in FIELDS:
+        command += ["-H", f"{name}: {value}"]
+    cpu, wall, text = bench.measured(command)
+    if f"{requests} succeeded" not in text:
+        raise SystemExit(f"h2load did not succeed:\n{text}")
+    return cpu / requests, requests / wall
 
 
 class Child:
@@ -209,7 +237,8 @@ def apps(port, certificate, key):
 class Bugle(Child):
     """`bugle run`, the process under test, ready to dispatch."""
 
-    def __init__(self, bench, broker, redis, gateway, lanes=1, connections=2, commit="plain"):
+    def __init__(self, bench, broker, redis, gateway, lanes=1, connections=(2, 2), commit="plain",
+                 kafka=None):
         self.admin = free_port()
         folder = tempfile.mkdtemp(prefix="bugle-", dir=bench.scratch)
         config = os.path.join(folder, "bugle.yaml")
@@ -218,10 +247,12 @@ class Bugle(Child):
                 "kafka": {
                     "brokers": broker.bootstrap, "group": "bugle",
                     "commit": commit, "instance": os.path.basename(folder),
-                    "properties": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}},
+                    "properties": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000,
+                                   **(kafka or {})}},
                 "redis": {"address": f"127.0.0.1:{redis.port}"},
                 "apps": gateway.apps, "lanes": lanes,
-                "dispatch": {"connections": {"apns": {"min": connections, "max": connections}}},
+                "dispatch": {"connections": {"apns": {
+                    "min": connections[0], "max": connections[1]}}},
                 "admin": {"listen": f"127.0.0.1:{self.admin}"}}, file)
         super().__init__([bench.product("bugle"), "run", "--config", config], bench.scratch,
                          os.path.basename(folder))
@@ -280,7 +311,7 @@ class World:
     """A broker with registered devices, Redis, a gateway and Bugle, ready."""
 
     def __init__(self, bench, users=400, lanes=1, gateway=None, device_partitions=PARTITIONS,
-                 connections=2, commit="plain"):
+                 connections=(2, 2), commit="plain", kafka=None):
         self.users = users
         self.parts = []
         try:
@@ -289,7 +320,8 @@ class World:
             self.redis = self.keep(Redis(bench))
             self.gateway = self.keep(gateway or Nghttpd(bench, users))
             self.bugle = self.keep(
-                Bugle(bench, self.broker, self.redis, self.gateway, lanes, connections, commit))
+                Bugle(bench, self.broker, self.redis, self.gateway, lanes, connections, commit,
+                      kafka))
         except BaseException:
             self.close()
             raise

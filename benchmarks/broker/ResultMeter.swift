@@ -8,7 +8,8 @@ import Telemetry
 final class ResultMeter {
     private let reader: TopicReader
     private let parser = JSONParser()
-    private var count = 0
+    /// Results since the last report.
+    private(set) var count = 0
     private var accepted = 0
     private var payloadBytes: Int64 = 0
     /// From consumption to the first HEADERS.

@@ -8,6 +8,7 @@
 //     devices          publish the registrations of all users
 //     events N         publish N events at once
 //     rate R S         publish R events a second for S seconds, while results are metered
+//     saturate N S     keep N events ahead of the results for S seconds, while these are metered
 //     meter            start metering results, from the next one on
 //     report           tell what the meter saw, and start anew
 //     unmeter          stop metering
@@ -83,6 +84,7 @@ final class Host {
             case ("devices", 0): try publishDevices()
             case ("events", 1): try publishEvents(numbers[0])
             case ("rate", 2): try publish(numbers[0], aSecondFor: numbers[1])
+            case ("saturate", 2): try saturate(ahead: numbers[0], for: numbers[1])
             case ("meter", 0): try startMeter()
             case ("unmeter", 0):
                 meter = nil
@@ -121,6 +123,33 @@ final class Host {
         }
         try publisher.flush()
         answer("{\"events\": \(published), \"seconds\": \(seconds(since: start))}")
+    }
+
+    /// Tells how many results came a second.
+    private func saturate(ahead: Int, for duration: Int) throws {
+        guard let meter else { fail("saturate needs the meter") }
+        let start = SystemTime.shared.monotonic
+        let end = start + .seconds(Int64(duration))
+        let before = meter.count
+        var published = 0
+        while SystemTime.shared.monotonic < end {
+            // An event has 2.5 results.
+            let done = (meter.count - before) * 2 / 5
+            let room = ahead - (published - done)
+            for _ in 0..<max(room, 0) { try publisher.publishEvent() }
+            published += max(room, 0)
+            readResults(waitingUpTo: .milliseconds(1))
+        }
+        let results = meter.count - before
+        let span = seconds(since: start)
+        // Users take turns: the next ones begin where these end, at a multiple of four.
+        while published % 4 != 0 {
+            try publisher.publishEvent()
+            published += 1
+        }
+        try publisher.flush()
+        answer(
+            "{\"events\": \(published), \"results_per_second\": \(Int(Double(results) / span))}")
     }
 
     private func startMeter() throws {

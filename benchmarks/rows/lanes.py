@@ -8,8 +8,8 @@ PRODUCTS = ["bugle", "BenchmarkBroker"]
 
 
 def measure(bench):
-    rounds = 3 if bench.quick else 9
-    events = 24_000 if bench.quick else 80_000
+    rounds = 2 if bench.quick else 9
+    events = 16_000 if bench.quick else 80_000
     one, two, rates, ratios = [], [], [], []
     with world.World(bench, lanes=1) as single, world.World(bench, lanes=2) as double:
         single.warm_up()

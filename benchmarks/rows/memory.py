@@ -48,7 +48,7 @@ class Load:
 
 
 def measure(bench):
-    seconds, users, partitions = (20, 40_000, 24) if bench.quick else (600, 400_000, 96)
+    seconds, users, partitions = (8, 10_000, 24) if bench.quick else (600, 400_000, 96)
     with world.World(bench) as here:
         load = Load(here)
         idle = here.bugle.rss_mib()
@@ -56,7 +56,7 @@ def measure(bench):
         rss, growth = load.summary()
     with world.World(bench, users=users, device_partitions=partitions) as here:
         load = Load(here)
-        load.drive(10 if bench.quick else 120)
+        load.drive(4 if bench.quick else 120)
         many, _ = load.summary()
         devices = here.devices
     result = {"rss_mib": round(rss, 1), "growth_mib": round(growth, 1), "seconds": seconds,

@@ -13,8 +13,8 @@ import Testing
         }
         let world = try World(gateway, lanes: 1)
         world.settings.apnsConnections = 1...1
-        // Reading the topics below takes longer than this, and so does the look-up's age.
-        world.settings.lookUpAge = .milliseconds(10)
+        let lookUpAge = TimeSpan.milliseconds(10)
+        world.settings.lookUpAge = lookUpAge
         try world.register("i1", user: "u1")
         try world.register("i2", user: "u2")
         try world.register("i3", user: "u2")
@@ -29,6 +29,9 @@ import Testing
         try world.flush()
         let early = try world.records(of: "push.results", atLeast: 2)
         #expect(Set(early.map { $0.text("event_id") }) == ["e0", "e3"])
+        // The look-up of the second user was made before that; only an older one is repeated.
+        let seenAt = SystemTime.shared.monotonic
+        #expect(world.eventually { SystemTime.shared.monotonic - seenAt > lookUpAge })
         try world.register("i2", user: nil, registeredAt: 1_735_689_700_000)
         gateway.release()
         let results = try world.records(of: "push.results", atLeast: 5)

@@ -184,6 +184,16 @@ final class World {
             """, key: user)
     }
 
+    /// Whether a condition comes true; looked at every 10 ms.
+    func eventually(within span: TimeSpan = .seconds(30), _ condition: () -> Bool) -> Bool {
+        let deadline = SystemTime.shared.monotonic + span
+        while !condition() {
+            guard SystemTime.shared.monotonic < deadline else { return false }
+            poll(nil, 0, 10)
+        }
+        return true
+    }
+
     func flush() throws { try producer.flush(timeout: .seconds(10)) }
 
     /// Reads a topic until it has so many records, and then whatever follows at once.

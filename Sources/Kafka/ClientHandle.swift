@@ -68,7 +68,7 @@ final class ClientHandle: @unchecked Sendable {
 /// queue's own lock.
 final class ClientQueue: @unchecked Sendable {
     let pointer: OpaquePointer
-    private let client: ClientHandle
+    let client: ClientHandle
 
     init(_ pointer: OpaquePointer, of client: ClientHandle) {
         self.pointer = pointer

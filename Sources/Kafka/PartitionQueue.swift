@@ -68,6 +68,15 @@ public final class PartitionQueue: @unchecked Sendable {
         }
     }
 
+    /// The offset after the partition's last record, as the last fetch told it: no call to the
+    /// broker. Nil before the first fetch.
+    public var end: Int64? {
+        var (low, high): (Int64, Int64) = (-1, -1)
+        let code = rd_kafka_get_watermark_offsets(
+            queue.client.pointer, place.topic, place.partition, &low, &high)
+        return code == RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0 ? high : nil
+    }
+
     /// Hands up to `max` records that are there already to `body`, in order, and returns their
     /// number. Never waits. Zero means that nothing is there, or that the assignment is over.
     @discardableResult

@@ -249,6 +249,13 @@ public final class Dispatcher: Sendable {
         registry.gauge(
             "bugle_assigned_partitions", help: "Partitions of the events topics assigned here."
         ) { [assignments] in Double(assignments.count) }
+        registry.gauge(
+            "bugle_consumer_lag_records",
+            help: "Records of the assigned events partitions that are not complete."
+        ) { [lanes] in Double(lanes.reduce(0) { $0 + $1.lag }) }
+        registry.gauge(
+            "bugle_consumer_lag_seconds", help: "Age of the oldest event that is not complete."
+        ) { [lanes] in lanes.map(\.lagAge.seconds).max() ?? 0 }
         registry.gauge("bugle_outbox_records", help: "Records posted and not yet delivered.") {
             [committer] in Double(committer.backlog.records)
         }

@@ -27,6 +27,10 @@ internal final class AssignedPartition {
     /// What an earlier owner finished and this one has not come to yet.
     @exclusivity(unchecked) private var finishedBefore: OffsetRuns
     private let startOffset: Int64
+    /// Since when there are records that were not read.
+    var behindSince: UnixMillis?
+    /// The lowest offset that is not complete, as far as this lane knows.
+    var commitPoint: Int64? { ledger.floor ?? assignment.startOffset }
     /// Events read and not completed.
     @exclusivity(unchecked) var openEvents = 0
     /// Whether new records are read; false from the first word of a revocation.

@@ -3,6 +3,7 @@
 internal import Base
 internal import EventLoop
 internal import HTTP2
+internal import Kafka
 internal import Telemetry
 internal import TokenIndex
 
@@ -14,6 +15,29 @@ extension Lane {
         metrics.targetsInFlight.set(targets.count)
         metrics.recordBytes.set(recordBytes)
         for observer in poolObservers { observer.observe() }
+        observeLag()
+    }
+
+    /// How far the events topics are behind: in records up to their ends, and by the age of the
+    /// oldest event that is not complete, which is more honest than any guess from offsets.
+    private func observeLag() {
+        var records: Int64 = 0
+        var oldest = loop.wall
+        for partition in partitions where partition.road == .events {
+            guard let end = partition.queue.end, let floor = partition.commitPoint else { continue }
+            records += max(end - floor, 0)
+            // Nobody knows how old an unread record is; at least as old as this lane knows of it.
+            if end > max(floor, partition.ledger.newest + 1) {
+                partition.behindSince = partition.behindSince ?? loop.wall
+            } else {
+                partition.behindSince = nil
+            }
+            oldest = min(oldest, partition.behindSince ?? oldest)
+        }
+        for event in events.inUse where event.partition?.road == .events {
+            oldest = min(oldest, event.timestamp)
+        }
+        pulse.note(lag: records, age: loop.wall - oldest)
     }
 }
 

@@ -76,6 +76,12 @@ internal final class LaneThread: @unchecked Sendable {
     /// When the loop turned last.
     var lastTurn: MonotonicTime { box.pulse.lastTurn }
 
+    /// Records of this lane's partitions of the events topics that are not complete.
+    var lag: Int64 { box.pulse.lag }
+
+    /// The age of the oldest of them.
+    var lagAge: TimeSpan { box.pulse.lagAge }
+
     /// Why look-ups are not answered; nil when they are.
     var indexHindrance: String? { box.pulse.indexHindrance }
 
@@ -107,8 +113,18 @@ private final class OpenEvents: Sendable {
 internal final class LanePulse: Sendable {
     private let turn = Atomic<Int64>(SystemTime.shared.monotonic.nanos)
     private let hindrance = Mutex<String?>("the token index was not asked yet")
+    private let lagRecords = Atomic<Int64>(0)
+    private let lagMillis = Atomic<Int64>(0)
 
     var lastTurn: MonotonicTime { MonotonicTime(nanos: turn.load(ordering: .relaxed)) }
+    var lag: Int64 { lagRecords.load(ordering: .relaxed) }
+    var lagAge: TimeSpan { .milliseconds(lagMillis.load(ordering: .relaxed)) }
+
+    func note(lag: Int64, age: TimeSpan) {
+        lagRecords.store(lag, ordering: .relaxed)
+        lagMillis.store(max(age.millis, 0), ordering: .relaxed)
+    }
+
     var indexHindrance: String? { hindrance.withLock { $0 } }
 
     func beat(at now: MonotonicTime) { turn.store(now.nanos, ordering: .relaxed) }

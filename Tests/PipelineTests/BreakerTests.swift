@@ -191,7 +191,7 @@ import Testing
         for user in 0..<10 { try world.publish(id: "first-\(user)", user: "first-\(user)") }
         try world.flush()
         // Ten answers of 503 in a row open the breaker; whatever comes now is parked at once.
-        while simulator.journal.counters.pushes < 10 {}
+        #expect(world.eventually { simulator.journal.counters.pushes >= 10 })
         for user in 0..<40 { try world.publish(id: "then-\(user)", user: "then-\(user)") }
         try world.flush()
 

@@ -18,8 +18,9 @@ public struct DecodedRegistration: Sendable {
     /// when a row became another address.
     public var records: [RegistrationRecord]
     /// When the registrations were made, in ms since the epoch: it orders records of one install.
-    /// The record's Kafka timestamp, except that rows of a snapshot, which are all read at one
-    /// moment, have the time of their last change.
+    /// For a change record the time of the commit, since a connector that catches up writes hours
+    /// of changes within a millisecond; for a row of a snapshot, all of which are read at one
+    /// moment, its last change if it says so; else the record's Kafka timestamp.
     public var timestamp: Int64
 }
 
@@ -106,7 +107,8 @@ public final class RegistrationDecoder {
             }
             records.append(
                 try reader.isActive() ? .registered(reader, id: id, timestamp) : .gone(id))
-            let time = change.operation == .snapshot ? try reader.changeTime() : nil
+            let changed = change.operation == .snapshot ? try reader.changeTime() : nil
+            let time = changed ?? change.committedAt
             return DecodedRegistration(records: records, timestamp: time ?? timestamp)
         }
     }
@@ -158,6 +160,11 @@ internal struct RowChange {
             if field["field"]?.string == "after" { columns = field["fields"] }
         }
         self.schema = columns
+    }
+
+    /// When the database committed it; nil when the record does not say.
+    var committedAt: Int64? {
+        source?["ts_ms"]?.int64.flatMap { $0 > 0 ? $0 : nil }
     }
 
     func isOf(_ table: RegistrationTable) -> Bool {

@@ -68,6 +68,16 @@ private let tombstoneKeys = [
         #expect(address.version == 3 && address.registeredAt == UnixMillis(5_000))
     }
 
+    @Test func `have the time of their commit`() throws {
+        for operation in ["c", "u", "r"] {
+            let source = #"{"table":"devices","ts_ms":1700000000123}"#
+            let timed = change(operation, after: row(), source: source)
+            #expect(try decode(keyOfRow, timed).timestamp == 1_700_000_000_123)
+            let untimed = change(operation, after: row(), source: #"{"table":"devices"}"#)
+            #expect(try decode(keyOfRow, untimed).timestamp == 5_000)
+        }
+    }
+
     @Test func `may carry their schema around key and value`() throws {
         let value = #"{"schema":{"fields":[]},"payload":\#(change("c", after: row()))}"#
         for key in [tombstoneKeys[1], #"{"schema":null,"payload":\#(keyOfRow)}"#, "any text"] {

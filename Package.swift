@@ -87,7 +87,8 @@ let package = Package(
             name: "Bugle",
             dependencies: [
                 "Base", "EventLoop", "Telemetry", "Crypto", "JSON", "Kafka", "HTTP2", "Redis",
-                "Config", "Gateways", "TokenIndex", "Pipeline", "Admin", "Simulator", "CLinux",
+                "Config", "Gateways", "TokenIndex", "Routes", "Pipeline", "Admin", "Simulator",
+                "CLinux",
             ],
             swiftSettings: swiftSettings),
 
@@ -99,6 +100,10 @@ let package = Package(
             name: "IndexBenchmark",
             dependencies: ["Base", "EventLoop", "Redis", "TokenIndex"],
             path: "benchmarks/index", swiftSettings: swiftSettings),
+        // Measuring: what routes and templates cost.
+        .executableTarget(
+            name: "RouteBenchmark", dependencies: ["Base", "JSON", "Config", "Routes"],
+            path: "benchmarks/routes", swiftSettings: swiftSettings),
         // Measuring: the mock cluster with events and registrations, in a process of its own.
         .executableTarget(
             name: "BenchmarkBroker",
@@ -126,13 +131,14 @@ let package = Package(
             "PipelineTests",
             [
                 "Pipeline", "Simulator", "Kafka", "HTTP2", "Gateways", "TokenIndex", "Config",
-                "EventLoop", "JSON", "Telemetry", "Crypto", "Base",
+                "Routes", "EventLoop", "JSON", "Telemetry", "Crypto", "Base",
             ]),
         tests("AdminTests", ["Admin", "Telemetry", "Base"]),
         tests(
             "BugleTests",
             [
-                "Bugle", "Config", "Crypto", "Kafka", "JSON", "Redis", "RedisServer", "Telemetry",
+                "Bugle", "Config", "Routes", "Crypto", "Kafka", "JSON", "Redis", "RedisServer",
+                "Telemetry",
                 "Base",
             ]),
         tests("SimulatorTests", ["Simulator", "HTTP2", "EventLoop", "Crypto", "JSON", "Base"]),

@@ -10,6 +10,12 @@ public struct ContentError: Error, Equatable, CustomStringConvertible {
     /// What is wrong.
     public let problem: String
 
+    /// A content that cannot be sent.
+    public init(field: String, problem: String) {
+        self.field = field
+        self.problem = problem
+    }
+
     /// One line.
     public var description: String { "\(field) \(problem)" }
 }
@@ -18,7 +24,7 @@ public struct ContentError: Error, Equatable, CustomStringConvertible {
 public final class NotificationContent {
     /// What a word's value may be.
     internal enum Form {
-        case string, strings, integer, number, bool, stringOrObject
+        case string, strings, integer, number, bool, stringOrObject, actions
     }
 
     /// Where a word goes in an APNs payload.
@@ -54,7 +60,7 @@ public final class NotificationContent {
 
     /// What a word means besides its place.
     internal enum Role {
-        case none, badge, sound, image, asksForExtension
+        case none, badge, sound, image, asksForExtension, link, actions, pointer
     }
 
     internal static let words: [Word] = [
@@ -104,6 +110,9 @@ public final class NotificationContent {
             name: "content_available", form: .bool, apns: .flag("content-available"),
             fcm: .nowhere),
         Word(name: "channel_id", form: .string, apns: .nowhere, fcm: .android("channel_id")),
+        Word(name: "link", form: .string, apns: .nowhere, fcm: .nowhere, role: .link),
+        Word(name: "actions", form: .actions, apns: .nowhere, fcm: .nowhere, role: .actions),
+        Word(name: "pointer", form: .string, apns: .nowhere, fcm: .nowhere, role: .pointer),
         Word(name: "icon", form: .string, apns: .nowhere, fcm: .android("icon")),
         Word(name: "color", form: .string, apns: .nowhere, fcm: .android("color")),
         Word(name: "ticker", form: .string, apns: .nowhere, fcm: .android("ticker")),
@@ -126,6 +135,14 @@ public final class NotificationContent {
     internal let badge: Int64?
     /// The image's address.
     internal let image: JSONValue?
+    /// Where a tap leads.
+    internal let link: JSONValue?
+    /// Buttons: objects with `id`, `title` and perhaps `link`.
+    internal let actions: JSONValue?
+    /// What the app fetches before it shows anything.
+    internal let pointer: JSONValue?
+    /// Whether Apple's interruption level is given by name.
+    internal let hasInterruptionLevel: Bool
     /// Whether the app's extension is asked for by name.
     internal let asksForExtension: Bool
     /// Whether a person sees or hears anything of it.
@@ -154,6 +171,7 @@ public final class NotificationContent {
         }
         var badge: Int64?
         var image: JSONValue?
+        var (link, actions, pointer): (JSONValue?, JSONValue?, JSONValue?)
         var asksForExtension = false
         var hasAlert = false
         var hasSound = false
@@ -169,12 +187,21 @@ public final class NotificationContent {
             case .badge: badge = entries[index].value.int64
             case .sound: hasSound = true
             case .image: image = entries[index].value
+            case .link: link = entries[index].value
+            case .actions: actions = entries[index].value
+            case .pointer: pointer = entries[index].value
             case .asksForExtension: asksForExtension = entries[index].value.bool ?? false
             }
         }
         self.entries = entries
         self.badge = badge
         self.image = image
+        self.link = link
+        self.actions = actions
+        self.pointer = pointer
+        hasInterruptionLevel = entries.contains {
+            Self.words[$0.row].name.spells("interruption_level")
+        }
         self.asksForExtension = asksForExtension
         self.hasAlert = hasAlert
         self.isVisible = hasAlert || hasSound || badge != nil
@@ -204,6 +231,15 @@ public final class NotificationContent {
             var fits = value.isArray
             value.forEachElement { fits = fits && $0.kind == .string }
             return fits ? nil : "must be a list of strings"
+        case .actions:
+            var fits = value.isArray
+            value.forEachElement { action in
+                let link = action["link"]
+                fits =
+                    fits && action["id"]?.string != nil && action["title"]?.string != nil
+                    && (link == nil || link?.string != nil)
+            }
+            return fits ? nil : "must be a list of objects with id and title"
         }
     }
 }

@@ -10,12 +10,24 @@ internal enum PayloadBlock {
     static let idOffset = "{\"id\":\"".utf8.count
 
     /// Writes the block as a JSON object.
-    static func write(_ content: borrowing PushContent, image: JSONValue?, to writer: ByteWriter) {
+    static func write(
+        _ content: borrowing PushContent, image: JSONValue?, showing isShownByApp: Bool = false,
+        to writer: ByteWriter
+    ) {
         var block = JSONObjectWriter(writer)
         block.uuid("id", content.messageID)
         block.string("type", content.eventType)
         if let audience = content.audience { block.string("aud", audience) }
         if let image { block.value("image", image) }
+        if let notification = content.notification {
+            if let link = notification.link { block.value("link", link) }
+            if let pointer = notification.pointer { block.value("pointer", pointer) }
+            if let actions = notification.actions { block.value("actions", actions) }
+            if isShownByApp {
+                block.name("notification")
+                writeShown(notification, to: writer)
+            }
+        }
         if let cursor = content.cursor {
             block.name("cursor")
             var object = JSONObjectWriter(writer)
@@ -24,5 +36,18 @@ internal enum PayloadBlock {
             object.end()
         }
         block.end()
+    }
+
+    /// Writes what an app needs to show a notification itself: the words that the system would
+    /// have got, under their names in FCM.
+    private static func writeShown(_ notification: NotificationContent, to writer: ByteWriter) {
+        var object = JSONObjectWriter(writer)
+        for entry in notification.entries {
+            switch entry.fcm {
+            case .notification(let name), .android(let name): object.value(name, entry.value)
+            case .nowhere: break
+            }
+        }
+        object.end()
     }
 }

@@ -46,6 +46,14 @@ public final class PushContent {
     @exclusivity(unchecked) public var unread: Int64?
     /// How far the truth has advanced.
     @exclusivity(unchecked) public var cursor: Cursor?
+    /// What kind of push it is; nil when the words themselves say it.
+    @exclusivity(unchecked) public var kind: PushKind?
+    /// How much attention it asks for; nil leaves that to the systems.
+    @exclusivity(unchecked) public var importance: Importance?
+    /// Whether the app itself shows it on Android.
+    @exclusivity(unchecked) public var isShownByAndroidApp = false
+    /// FCM's `collapse_key`, one of few; nil for messages that do not replace each other.
+    @exclusivity(unchecked) public var fcmCollapseKey: String?
     /// Whether the gateway is asked to check only.
     @exclusivity(unchecked) public var validateOnly: Bool
 

@@ -6,6 +6,8 @@ public enum Rendering: Equatable, Sendable {
     case malformedToken(detail: String)
     /// The gateway would refuse the request; nothing was built.
     case rejected(reason: Reason, detail: String)
+    /// The payload has more bytes than the gateway takes; nothing was built.
+    case tooLarge(bytes: Int, limit: Int)
     /// The event's time is over; nothing was built.
     case expired
 }
@@ -25,9 +27,12 @@ public struct RenderingNotes: OptionSet, Sendable {
     /// The expiry was brought forward to the gateway's limit.
     public static let shortenedExpiry = RenderingNotes(rawValue: 4)
 
+    /// An Android device is woken by a message that the system does not show: the app has to.
+    public static let wakesUnseen = RenderingNotes(rawValue: 8)
+
     /// The notes as words for a result's detail; empty when there are none.
     public var detail: String {
-        if isEmpty { return "" }
+        if isEmpty || self == .wakesUnseen { return "" }
         var words: [String] = []
         if contains(.droppedReservedKeys) { words.append("reserved data keys left out") }
         if contains(.droppedNulls) { words.append("null data values left out") }

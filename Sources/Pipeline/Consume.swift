@@ -144,7 +144,7 @@ extension Lane {
             try route(event)
             if partition.road == .events { noteRouting(of: input, event) }
         } catch {
-            setAside(event, input, error)
+            if !rejectOpenTargets(of: event, error) { setAside(event, input, error) }
             return
         }
         if let dueAt = event.dueAt, dueAt > loop.wall {

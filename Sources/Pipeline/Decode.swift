@@ -91,23 +91,21 @@ extension EventDecoder {
         let ttl = try fields.integer(.ttl, in: 0...315_360_000)
         let expiry = try fields.time(expiryField)
         let isOneAttempt = ttl == 0 && expiry == nil
-        // One attempt at least: an event that must not be stored is not expired on arrival.
-        let lifetime = isOneAttempt ? Self.oneAttemptSeconds : ttl ?? Self.defaultTTL
+        let lifetime = isOneAttempt ? EventEnvelope.oneAttemptSeconds : ttl ?? Self.defaultTTL
+        let priority: EventPriority? = try fields.choice(.priority)
         return EventEnvelope(
             id: ownID ?? record.position.eventID, hasOwnID: ownID != nil, type: type,
             userID: userID, app: try fields.text(.app, upTo: 128),
             source: try fields.text(.source, upTo: 256) ?? "", labels: try fields.labels(),
             time: time, expiresAt: expiry ?? time + .seconds(lifetime),
-            isOneAttempt: isOneAttempt, notBefore: try fields.time(.notBefore),
-            priority: try fields.choice(.priority) ?? .normal,
+            hasOwnExpiry: ttl != nil || expiry != nil, isOneAttempt: isOneAttempt,
+            notBefore: try fields.time(.notBefore), priority: priority ?? .normal,
+            hasOwnPriority: priority != nil,
             collapseKey: try fields.text(collapseField, upTo: 1024), content: content,
             cursor: try fields.cursor(), unread: try fields.integer(.unread, in: 0...1_000_000),
             only: try fields.filter(.only), except: try fields.filter(.except),
             isValidation: try fields.mode())
     }
-
-    /// How long an event with `ttl` 0 may take from publication to its attempt, in seconds.
-    private static let oneAttemptSeconds: Int64 = 30
 
     private func refuseWhatIsNotServed(_ fields: EventFields) throws(Refusal) {
         if fields.has(.userIDs) {

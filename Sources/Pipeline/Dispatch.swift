@@ -5,6 +5,7 @@ internal import Base
 internal import EventLoop
 internal import Gateways
 internal import HTTP2
+internal import Routes
 internal import Telemetry
 internal import TokenIndex
 
@@ -255,7 +256,7 @@ extension Lane: HTTP2PoolDelegate {
     }
 
     /// The gateway may have processed the request. It is sent once more with the same identity,
-    /// under which a second copy replaces the first.
+    /// under which a second copy replaces the first, unless the route prefers none to two.
     private func lostAnswer(
         _ target: TargetInFlight, _ fault: TransportFault, sentAt: MonotonicTime
     ) {
@@ -265,7 +266,11 @@ extension Lane: HTTP2PoolDelegate {
         let wasAmbiguous = target.wasAmbiguous
         target.wasAmbiguous = true
         let reason: Reason = fault == .timedOut ? .answerTimeout : .connectionLost
-        let settlement = Settlement(outcome: .failed, reason: reason, detail: "\(fault)")
+        var settlement = Settlement(outcome: .failed, reason: reason, detail: "\(fault)")
+        if target.event?.routed?.route.avoidsDuplicates == true {
+            settlement.outcome = .unknown
+            return settle(target, settlement)
+        }
         if wasAmbiguous { return settle(target, settlement) }
         // FCM: never sooner than ten seconds after a failure.
         let minimum = target.bulkhead?.gateway == .fcm ? settings.fcmFailureWait : .zero

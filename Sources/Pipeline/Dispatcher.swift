@@ -5,6 +5,7 @@ public import EventLoop
 internal import Gateways
 internal import HTTP2
 public import Kafka
+public import Routes
 internal import Synchronization
 public import Telemetry
 public import TokenIndex
@@ -48,6 +49,8 @@ public struct DispatcherSettings: Sendable {
     public var eventBytes = 256 << 10
     /// How often and how long a target is tried in place.
     public var retry = RetryPolicy()
+    /// What events become, by their types.
+    public var routes = RouteTable.empty
     /// What events without content of their own show; nil makes them dead letters.
     public var defaultNotification: (title: String, body: String?)?
     /// Whether a CloudEvent's subject names the user.
@@ -195,6 +198,11 @@ public final class Dispatcher: Sendable {
     /// Why nothing is committed any more and the process has to end; nil while all is well.
     public var failure: String? { committer.failure?.description }
 
+    /// Routes what is read from now on by another table; what is in flight keeps its route.
+    public func replaceRoutes(_ routes: RouteTable) {
+        for lane in lanes { lane.replace(routes) }
+    }
+
     /// How many partitions are assigned to this process.
     public var assignedPartitions: Int { assignments.count }
 
@@ -298,7 +306,7 @@ extension LaneSettings {
             classes: Dictionary(
                 settings.eventTopics.map { ($0.name, $0.eventClass) },
                 uniquingKeysWith: { first, _ in first }),
-            defaultTitle: settings.defaultNotification?.title,
+            routes: settings.routes, defaultTitle: settings.defaultNotification?.title,
             defaultBody: settings.defaultNotification?.body, resultsTopic: results,
             invalidationsTopic: invalidations, deadLettersTopic: deadLetters,
             waitingTopics: waitingTopics, tiers: RetryTiers(divisor: settings.retryDivisor),

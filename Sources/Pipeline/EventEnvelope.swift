@@ -19,17 +19,24 @@ internal final class EventEnvelope {
     let source: String
     let labels: JSONValue?
     let time: UnixMillis
-    let expiresAt: UnixMillis
+    /// Set by the route when the event does not say.
+    var expiresAt: UnixMillis
+    /// Whether the event itself says how long it is worth something.
+    let hasOwnExpiry: Bool
     /// `ttl` 0: one attempt, nothing stored by any gateway.
-    let isOneAttempt: Bool
+    var isOneAttempt: Bool
     let notBefore: UnixMillis?
-    let priority: EventPriority
-    let collapseKey: String?
+    /// The event's, or the one that the route's importance stands for.
+    var priority: EventPriority
+    /// Whether the event itself states a priority.
+    let hasOwnPriority: Bool
+    /// The event's, or the route's.
+    var collapseKey: String?
     /// Completed by routing.
     var content: EventContent
     let cursor: EventCursor?
     /// The user's unread total, which becomes the badge.
-    let unread: Int64?
+    var unread: Int64?
     let only: AddressFilter?
     let except: AddressFilter?
     /// `mode: validate`: nothing reaches a device.
@@ -37,8 +44,9 @@ internal final class EventEnvelope {
 
     init(
         id: String, hasOwnID: Bool, type: String, userID: String, app: String?, source: String,
-        labels: JSONValue?, time: UnixMillis, expiresAt: UnixMillis, isOneAttempt: Bool,
-        notBefore: UnixMillis?, priority: EventPriority, collapseKey: String?,
+        labels: JSONValue?, time: UnixMillis, expiresAt: UnixMillis, hasOwnExpiry: Bool,
+        isOneAttempt: Bool, notBefore: UnixMillis?, priority: EventPriority,
+        hasOwnPriority: Bool, collapseKey: String?,
         content: EventContent, cursor: EventCursor?, unread: Int64?, only: AddressFilter?,
         except: AddressFilter?, isValidation: Bool
     ) {
@@ -51,9 +59,11 @@ internal final class EventEnvelope {
         self.labels = labels
         self.time = time
         self.expiresAt = expiresAt
+        self.hasOwnExpiry = hasOwnExpiry
         self.isOneAttempt = isOneAttempt
         self.notBefore = notBefore
         self.priority = priority
+        self.hasOwnPriority = hasOwnPriority
         self.collapseKey = collapseKey
         self.content = content
         self.cursor = cursor
@@ -62,6 +72,12 @@ internal final class EventEnvelope {
         self.except = except
         self.isValidation = isValidation
     }
+}
+
+extension EventEnvelope {
+    /// How long an event with `ttl` 0 may take from publication to its attempt, in seconds: one
+    /// that must not be stored is not expired on arrival.
+    static let oneAttemptSeconds: Int64 = 30
 }
 
 /// What the event says, in the publisher's words.

@@ -110,6 +110,8 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var postponedTargets = 0
     /// The same for all targets: what a push collapses under when the event names no key.
     @exclusivity(unchecked) var identity = UUIDBytes(high: 0, low: 0)
+    /// Its route, and what the route makes of it; nil when the event says everything itself.
+    @exclusivity(unchecked) var routed: RoutedEvent?
     /// What the event says, as the renderers take it; read when the first target is rendered.
     @exclusivity(unchecked) var content: PushContent?
     /// What its targets' requests have in common.
@@ -130,6 +132,7 @@ internal final class EventInFlight: SlabResident {
         app = nil
         partition = nil
         fannedOutAt = nil
+        routed = nil
         content = nil
         shared.forget()
         holdTimer = nil

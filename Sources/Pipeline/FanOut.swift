@@ -5,6 +5,7 @@ internal import Base
 internal import Crypto
 internal import EventLoop
 internal import Gateways
+internal import Routes
 internal import TokenIndex
 
 extension Lane {
@@ -40,15 +41,9 @@ extension Lane {
         flushAtEndOfTurn()
     }
 
-    private func identify(_ event: EventInFlight) {
+    func identify(_ event: EventInFlight) {
         guard let envelope = event.envelope, let app = event.app else { return }
-        scratch.removeAll()
-        scratch.append(app.name)
-        scratch.append(0)
-        scratch.append(envelope.source)
-        scratch.append(0)
-        scratch.append(envelope.id)
-        event.identity = UUIDv5.make(namespace: Self.namespace, name: scratch.bytes)
+        event.identity = envelope.identity(app: app.name, scratch: scratch)
     }
 
     private func lookUp(_ event: EventInFlight) {
@@ -123,7 +118,7 @@ extension Lane: TokenIndexDelegate {
         if dropped > 0 { alarms.addressesDropped(dropped) }
         event.fannedOutAt = loop.wall
         let stems = writeStems(of: event)
-        for address in addresses where envelope.addresses(address) {
+        for address in addresses where envelope.addresses(address, event.routed?.route) {
             let target = targets.take()
             target.event = event
             target.address = address
@@ -186,9 +181,8 @@ extension Lane: TokenIndexDelegate {
         _ app: LaneApp
     ) {
         guard let address = target.address else { return }
-        if address.permission == .denied {
-            return settle(
-                target, Settlement(outcome: .suppressed, reason: .permissionDenied))
+        if let reason = suppression(of: address, by: event.routed) {
+            return settle(target, Settlement(outcome: .suppressed, reason: reason))
         }
         guard let bulkhead = app.bulkhead(address.gateway, address.environment) else {
             return settle(
@@ -199,6 +193,12 @@ extension Lane: TokenIndexDelegate {
         }
         target.bulkhead = bulkhead
         send(target, of: event, envelope, bulkhead)
+    }
+
+    /// Why an address gets nothing; without a route an event counts as one that is shown.
+    private func suppression(of address: DeviceAddress, by routed: RoutedEvent?) -> Reason? {
+        guard let routed else { return address.permission == .denied ? .permissionDenied : nil }
+        return routed.suppression(of: address)
     }
 
     /// A repeated look-up: the address as it is now, or gone to somebody else.
@@ -219,9 +219,33 @@ extension Lane: TokenIndexDelegate {
 }
 
 extension EventEnvelope {
-    /// Whether an address is meant: kind `alert`, inside `only` and outside `except`.
-    fileprivate func addresses(_ address: DeviceAddress) -> Bool {
-        guard address.kind == "alert" else { return false }
+    /// What all pushes of an event have in common: the same on every road it may take.
+    func identity(app: String, scratch: ByteWriter) -> UUIDBytes {
+        scratch.removeAll()
+        scratch.append(app)
+        scratch.append(0)
+        scratch.append(source)
+        scratch.append(0)
+        scratch.append(id)
+        return UUIDv5.make(namespace: Lane.namespace, name: scratch.bytes)
+    }
+
+    /// The id of an event's push to an address.
+    static func messageID(
+        of identity: UUIDBytes, addressID: UnsafeRawBufferPointer, scratch: ByteWriter
+    ) -> UUIDBytes {
+        scratch.removeAll()
+        scratch.append(uuid: identity)
+        scratch.append(addressID)
+        return UUIDv5.make(namespace: Lane.namespace, name: scratch.bytes)
+    }
+
+    /// Whether an address is meant: of a kind that the route names, or `alert`, inside `only` and
+    /// outside `except`.
+    func addresses(_ address: DeviceAddress, _ route: Route?) -> Bool {
+        let kind = address.kind
+        let isOfKind = route?.addresses(kind: kind, at: address.gateway) ?? (kind == "alert")
+        guard isOfKind else { return false }
         guard only != nil || except != nil else { return true }
         let names = { (filter: AddressFilter) in
             filter.names(

@@ -98,6 +98,22 @@ extension Lane {
         settleTogether(event) { target in settle(target, Settlement(outcome: .expired)) }
     }
 
+    /// Ends the targets that were fixed earlier when the routes of today have no use for their
+    /// event; false when there are none. A dead letter would leave them without an outcome.
+    func rejectOpenTargets(of event: EventInFlight, _ refusal: Refusal) -> Bool {
+        guard event.reentry?.targets != nil, event.app != nil else { return false }
+        identify(event)
+        takeUpTargets(event)
+        guard !event.targets.isEmpty else { return false }
+        settleTogether(event) { target in
+            settle(
+                target,
+                Settlement(
+                    outcome: .rejected, reason: .invalidContent, detail: refusal.reason))
+        }
+        return true
+    }
+
     /// Goes on with the targets that were fixed earlier: each with its address as it is now.
     func resume(_ event: EventInFlight, _ addresses: [DeviceAddress], at time: MonotonicTime) {
         takeUpTargets(event)

@@ -9,6 +9,7 @@ internal import EventLoop
 internal import HTTP2
 internal import JSON
 internal import Kafka
+internal import Routes
 internal import TokenIndex
 
 /// One lane. Confined to its loop's thread.
@@ -47,6 +48,9 @@ internal final class Lane {
     /// Targets that wait for an access token.
     @exclusivity(unchecked) var awaitingToken: [TargetInFlight] = []
 
+    /// The routes for events that are read from now on.
+    var routes: RouteTable
+    let contents = ContentMaker()
     /// What events without content of their own show; nil makes them dead letters.
     let defaultNotification: DefaultNotification?
 
@@ -85,6 +89,7 @@ internal final class Lane {
         pulse = parts.pulse
         poolObservers = parts.poolObservers
         outbox = parts.committer.makeBatch()
+        routes = parts.settings.routes
         defaultNotification = parts.settings.defaultTitle.flatMap {
             DefaultNotification(title: $0, body: parts.settings.defaultBody)
         }

@@ -84,6 +84,7 @@ internal final class BulkheadMetrics {
     let postponed: Counter
     let openBreakers: Gauge
     let unanswered: Counter
+    let wokenUnseen: Counter
     private let accepted: Counter
     private let outcomes: [Outcome: Counter]
     private let answers: [Counter]
@@ -107,6 +108,10 @@ internal final class BulkheadMetrics {
             labels: labels)
         unanswered = registry.counter(
             "bugle_requests_unanswered_total", help: "Requests that ended without an answer.",
+            labels: labels)
+        wokenUnseen = registry.counter(
+            "bugle_fcm_high_without_display_total",
+            help: "Messages of high priority to Android that the system does not show.",
             labels: labels)
         func counter(of outcome: Outcome) -> Counter {
             registry.counter(

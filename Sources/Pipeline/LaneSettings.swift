@@ -2,6 +2,7 @@
 
 internal import Base
 internal import Kafka
+internal import Routes
 
 /// The settings of one lane. The totals are the lane's share of the process's.
 internal struct LaneSettings: Sendable {
@@ -17,6 +18,8 @@ internal struct LaneSettings: Sendable {
     var partitionCounts: [String: Int32]
     /// The class of each events topic.
     var classes: [String: EventClass]
+    /// The routes at the start.
+    var routes: RouteTable
     /// The notification of events without content of their own: title and body.
     var defaultTitle: String?
     var defaultBody: String?

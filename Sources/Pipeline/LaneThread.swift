@@ -6,6 +6,7 @@ internal import EventLoop
 internal import Gateways
 internal import HTTP2
 internal import Kafka
+internal import Routes
 internal import Synchronization
 internal import Telemetry
 internal import TokenIndex
@@ -56,6 +57,17 @@ internal final class LaneThread: @unchecked Sendable {
     }
 
     func forget(_ epochs: Set<Epoch>) { submit { $0.forget(epochs) } }
+
+    /// Routes what is read from now on by another table; what is in flight keeps its route.
+    /// Done when it returns, unless the lane has not turned for long.
+    func replace(_ routes: RouteTable) {
+        let replaced = Semaphore()
+        submit { lane in
+            lane.routes = routes
+            replaced.signal()
+        }
+        _ = replaced.wait(upTo: .seconds(2))
+    }
 
     /// Reads no further record.
     func drain() { submit { $0.isDraining = true } }

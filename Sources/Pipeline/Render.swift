@@ -5,6 +5,8 @@ internal import Base
 internal import Crypto
 internal import EventLoop
 internal import Gateways
+internal import Routes
+internal import Telemetry
 internal import TokenIndex
 
 /// What came of building a target's request.
@@ -26,13 +28,15 @@ extension Lane {
         }
         let content: PushContent
         do throws(ContentError) {
-            content = try self.content(of: event)
+            content = try self.content(of: event, for: target, at: address)
         } catch {
             return .settled(
                 Settlement(
                     outcome: .rejected, reason: .invalidContent, detail: error.description))
         }
         content.turn(to: target.messageID, at: loop.wall)
+        let kind: AddressKind =
+            event.routed == nil ? .alert : AddressKind(rawValue: address.kind) ?? .alert
         switch bulkhead.sender {
         case .apns(let renderer, let credential):
             let token: ProviderToken
@@ -45,7 +49,8 @@ extension Lane {
             target.credentialBorn = token.mintedAt
             let rendering = address.withToken { bytes in
                 renderer.render(
-                    content, to: pushTarget(address, bytes), authorization: token, into: request)
+                    content, to: pushTarget(address, kind, bytes), authorization: token,
+                    into: request)
             }
             return rendered(rendering, target, request)
         case .fcm(let renderer, let tokens):
@@ -61,7 +66,7 @@ extension Lane {
                 target.credentialBorn = token.fetchedAt
                 let rendering = address.withToken { bytes in
                     renderer.render(
-                        content, to: pushTarget(address, bytes), authorization: token,
+                        content, to: pushTarget(address, kind, bytes), authorization: token,
                         into: request)
                 }
                 return rendered(rendering, target, request)
@@ -70,13 +75,13 @@ extension Lane {
     }
 
     private func pushTarget(
-        _ address: DeviceAddress, _ token: UnsafeRawBufferPointer
+        _ address: DeviceAddress, _ kind: AddressKind, _ token: UnsafeRawBufferPointer
     ) -> PushTarget {
         PushTarget(
             gateway: address.gateway, environment: address.environment, token: token,
             apnsTopic: address.apnsTopic,
             platform: address.gateway == .apns ? nil : address.platform,
-            registeredAt: address.registeredAt)
+            registeredAt: address.registeredAt, kind: kind)
     }
 
     private func credentialFault(_ detail: String) -> Settlement {
@@ -89,6 +94,7 @@ extension Lane {
         switch rendering {
         case .request(let notes):
             target.notes = notes
+            if notes.contains(.wakesUnseen) { target.bulkhead?.metrics.wokenUnseen.add(1) }
             target.payloadBytes = request.body.count
             return .request
         case .malformedToken(let detail):
@@ -100,8 +106,34 @@ extension Lane {
                     tokenAction: .invalidate(asOf: loop.wall)))
         case .rejected(let reason, let detail):
             return .settled(Settlement(outcome: .rejected, reason: reason, detail: detail))
+        case .tooLarge(let bytes, let limit):
+            // Once: with the excess known, the body is as long as it can be.
+            if target.excessBytes == 0, let event = target.event, let bulkhead = target.bulkhead,
+                event.routed?.route.shrinksBody == true
+            {
+                target.excessBytes = bytes - limit
+                return render(target, of: event, bulkhead, into: request)
+            }
+            return .settled(
+                Settlement(
+                    outcome: .rejected, reason: .localPayloadTooLarge,
+                    detail: ContentMaker.sizes(bytes, limit)))
         case .expired: return .settled(Settlement(outcome: .expired))
         }
+    }
+
+    /// The event's content for one of its targets: without a route it is the same for all.
+    private func content(
+        of event: EventInFlight, for target: TargetInFlight, at address: DeviceAddress
+    ) throws(ContentError) -> PushContent {
+        guard let routed = event.routed else { return try content(of: event) }
+        let version = try contents.version(
+            of: routed, for: address, without: target.excessBytes
+        ) { base(of: event) }
+        guard let content = version.content else {
+            preconditionFailure("a version without content was kept")
+        }
+        return content
     }
 
     /// The event's content: read once for all of its targets.
@@ -110,29 +142,17 @@ extension Lane {
         guard let envelope = event.envelope else {
             preconditionFailure("an event without its envelope is rendered")
         }
-        let content = PushContent(
-            messageID: event.identity, eventType: envelope.type, eventIdentity: event.identity,
-            now: loop.wall, audience: audience(of: event, envelope),
-            expiresAt: envelope.expiresAt, storesNothing: envelope.isOneAttempt,
-            priority: envelope.priority, collapseKey: envelope.collapseKey,
-            unread: envelope.unread,
-            cursor: envelope.cursor.map { .init(log: $0.log, seq: $0.sequence) },
-            validateOnly: envelope.isValidation,
-            shared: event.targets.count > 1 ? event.shared : nil)
-        try content.take(
-            notification: envelope.content.notification, data: envelope.content.data,
-            apns: envelope.content.apns, fcm: envelope.content.fcm)
+        let content = try contents.content(of: envelope, base: base(of: event))
+        if event.targets.count > 1 { content.shared = event.shared }
         event.content = content
         return content
     }
 
-    /// The audience tag: the first 8 bytes of a SHA-256 over app and user, so that a client that
-    /// knows its own user can compare, and a lock screen tells nothing.
-    private func audience(of event: EventInFlight, _ envelope: EventEnvelope) -> String {
-        scratch.removeAll()
-        scratch.append(envelope.app ?? event.app?.name ?? "")
-        scratch.append("\u{0}")
-        scratch.append(envelope.userID)
-        return SHA256Digest(of: scratch.bytes).withUnsafeBytes { Hex.encode($0[..<8]) }
+    private func base(of event: EventInFlight) -> PushContent {
+        guard let envelope = event.envelope else {
+            preconditionFailure("an event without its envelope is rendered")
+        }
+        return contents.base(
+            of: envelope, app: event.app?.name ?? "", identity: event.identity, now: loop.wall)
     }
 }

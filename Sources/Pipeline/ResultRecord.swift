@@ -5,6 +5,7 @@ internal import Base
 internal import Crypto
 internal import Gateways
 internal import JSON
+internal import Routes
 internal import TokenIndex
 
 internal enum ResultRecord {
@@ -21,6 +22,10 @@ internal enum ResultRecord {
         object.string("event_type", envelope.type)
         if !envelope.source.isEmpty { object.string("source", envelope.source) }
         if let labels = envelope.labels { object.value("labels", labels) }
+        if let routed = event.routed {
+            object.string("route", routed.route.name)
+            object.string("kind", routed.kind.rawValue)
+        }
         object.string("user_id", envelope.userID)
         object.string("app", event.app?.name ?? envelope.app ?? "")
         object.integer("targets", Int64(event.targetCount))
@@ -135,12 +140,15 @@ internal enum ResultRecord {
         bytes.append(",\"install_id\":")
         address.withInstallID { bytes.append(jsonString: $0) }
         bytes.append(0x2C)
-        if let bulkhead {
+        let kind = address.kind
+        if let bulkhead, kind == "alert" {
             bytes.append(bulkhead.resultMembers.bytes)
         } else {
-            let members = bulkheadMembers(address.gateway, address.environment)
-            // Its bytes go with it.
-            withExtendedLifetime(members) { bytes.append(members.bytes) }
+            bytes.append("\"address_kind\":")
+            bytes.append(jsonString: kind)
+            var object = JSONObjectWriter(continuing: bytes)
+            object.string("gateway", address.gateway.rawValue)
+            object.string("environment", address.environment.rawValue)
         }
         bytes.append(",\"platform\":")
         address.withPlatform { bytes.append(jsonString: $0) }

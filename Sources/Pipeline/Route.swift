@@ -1,10 +1,11 @@
-// Route: what an event becomes. An event brings its content itself, at its top level or inside
-// its payload; otherwise the configured default notification speaks for it; otherwise it is a
-// dead letter.
+// Route: what an event becomes. The route of its type makes its content, and what it brings itself
+// is merged last. Without a route it brings all of it, at its top level or inside its payload;
+// otherwise the default notification speaks for it; otherwise it is a dead letter.
 
 internal import Base
 internal import EventLoop
 internal import JSON
+internal import Routes
 
 extension Lane {
     /// Finds the app and the content, or says why there is none.
@@ -14,11 +15,13 @@ extension Lane {
             throw envelope.refusal(.unknownApp, unknownApp(envelope.app))
         }
         event.app = app
+        event.routed = try contents.route(
+            envelope, app: app.name, event.eventClass, in: routes)
+        if event.routed != nil { return }
         if !envelope.content.isExplicit { envelope.content.takeFromPayload() }
         if !envelope.content.isExplicit {
             guard let standIn = defaultNotification else {
-                throw envelope.refusal(
-                    .noRoute, "the event has no notification, data, apns or fcm, and no route")
+                throw envelope.refusal(.noRoute, routes.noRoute(for: envelope.type))
             }
             envelope.content.notification = standIn.value
         }
@@ -29,6 +32,15 @@ extension Lane {
         return name == nil
             ? "app is missing and several are configured: \(known)"
             : "the app is not configured; known are: \(known)"
+    }
+}
+
+extension RouteTable {
+    /// What a dead letter says of an event without content.
+    func noRoute(for type: String) -> String {
+        let nearest = nearestPattern(to: type).map { "; the nearest is \($0)" } ?? ""
+        return "the event has no notification, data, apns or fcm, and no route is for its type"
+            + nearest
     }
 }
 

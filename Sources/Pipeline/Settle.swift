@@ -115,6 +115,7 @@ extension Lane {
 
     private func giveBack(_ event: EventInFlight, of partition: AssignedPartition) {
         recordBytes -= event.recordBytes
+        if let routed = event.routed { contents.recycle(routed) }
         for target in event.targets { targets.give(target) }
         events.give(event)
         partition.openEvents -= 1

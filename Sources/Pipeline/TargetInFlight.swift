@@ -67,6 +67,8 @@ internal final class TargetInFlight: SlabResident {
     @exclusivity(unchecked) var credentialGeneration: UInt64 = 0
     @exclusivity(unchecked) var credentialBorn = MonotonicTime(nanos: 0)
     @exclusivity(unchecked) var payloadBytes = 0
+    /// By how many bytes its payload was too large; it gets a shorter body.
+    @exclusivity(unchecked) var excessBytes = 0
     @exclusivity(unchecked) var notes = RenderingNotes()
     @exclusivity(unchecked) var firstSentAt: UnixMillis?
     @exclusivity(unchecked) var sentAt: UnixMillis?
@@ -96,6 +98,7 @@ internal final class TargetInFlight: SlabResident {
         withdrawal = nil
         waitsForTokenSince = nil
         payloadBytes = 0
+        excessBytes = 0
         notes = []
         firstSentAt = nil
         sentAt = nil

@@ -89,7 +89,10 @@ internal struct Page {
         let base = ByteWriter()
         try template.write(event, own, with: renderer, to: base)
         // What was written here always parses.
-        JSONMerge.write(
-            try? JSONParser().parse(base.bytes), patchedWith: patch, keepsNulls: true, to: writer)
+        withExtendedLifetime(base) {
+            JSONMerge.write(
+                try? JSONParser().parse(base.bytes), patchedWith: patch, keepsNulls: true,
+                to: writer)
+        }
     }
 }

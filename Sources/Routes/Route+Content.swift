@@ -290,6 +290,9 @@ extension Route {
         guard let explicit, explicit.count > 0 else { return }
         let members = ByteWriter()
         explicit.writeCompact(to: members)
-        object.members(UnsafeRawBufferPointer(rebasing: members.bytes.dropFirst().dropLast()))
+        withExtendedLifetime(members) {
+            object.members(
+                UnsafeRawBufferPointer(rebasing: members.bytes.dropFirst().dropLast()))
+        }
     }
 }

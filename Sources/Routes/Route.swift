@@ -162,6 +162,9 @@ public final class Route: Sendable {
         return true
     }
 
+    /// Whether it has conditions beside its type.
+    public var hasConditions: Bool { !conditions.isEmpty }
+
     /// Whether it is sent to addresses of a kind at a gateway.
     ///
     /// A call rings where the system lets an app ring: at VoIP addresses of Apple's devices, and

@@ -80,7 +80,7 @@ private func expoTarget(_ token: String = expoToken) -> Address {
             #"{"data":{},"expo":{"body":"\#(large)"}}"#,
         ] {
             let event = try Event(json)
-            guard case .rejected(.localPayloadTooLarge, _) = try render(event.content).0 else {
+            guard case .tooLarge(_, limit: 4096) = try render(event.content).0 else {
                 Issue.record("\(json.prefix(30)) was taken")
                 continue
             }

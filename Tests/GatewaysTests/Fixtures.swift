@@ -133,7 +133,11 @@ struct Built {
     }
 
     func isRejected(for reason: Reason) -> Bool {
-        if case .rejected(reason, let detail) = rendering { !detail.isEmpty } else { false }
+        if case .tooLarge(let bytes, let limit) = rendering {
+            return reason == .localPayloadTooLarge && bytes > limit
+        }
+        if case .rejected(reason, let detail) = rendering { return !detail.isEmpty }
+        return false
     }
 
     var isMalformedToken: Bool {

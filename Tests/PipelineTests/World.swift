@@ -5,6 +5,7 @@ import Gateways
 import Glibc
 import JSON
 import Kafka
+import Routes
 import Simulator
 import Telemetry
 import Testing
@@ -127,6 +128,8 @@ final class World {
             log: Log(level: .debug, format: .json, sink: log))
     }
 
+    func replaceRoutes(_ routes: RouteTable) { dispatcher?.replaceRoutes(routes) }
+
     /// Stops as SIGTERM does; true when everything was finished in time.
     func stop() -> Bool {
         let stopped = dispatcher?.stop(deadline: SystemTime.shared.monotonic + .seconds(15))
@@ -134,21 +137,23 @@ final class World {
         return stopped ?? true
     }
 
-    /// Registers a device; its token is derived from its name.
+    /// Registers a device; its token is derived from its name. `extra` are more members of the
+    /// record, with a comma in front.
     func register(
-        _ install: String, user: String?, gateway: Gateway = .apns,
-        registeredAt: Int64 = 1_735_689_600_000, permission: String = "granted"
+        _ install: String, user: String?, gateway: Gateway = .apns, kind: String = "alert",
+        registeredAt: Int64 = 1_735_689_600_000, permission: String = "granted",
+        extra: String = ""
     ) throws {
         let parser = JSONParser()
         let owner = user.map { "\"\($0)\"" } ?? "null"
-        let key = Array("shop/\(install)".utf8)
+        let key = Array("shop/\(install)\(kind == "alert" ? "" : "/\(kind)")".utf8)
         let value = Array(
             """
-            {"v":1,"app":"shop","install_id":"\(install)","kind":"alert","user_id":\(owner),
+            {"v":1,"app":"shop","install_id":"\(install)","kind":"\(kind)","user_id":\(owner),
              "platform":"\(gateway == .apns ? "ios" : "android")","gateway":"\(gateway.rawValue)",
              "environment":"\(gateway == .apns ? "production" : "none")",
              "token":"\(Self.token(of: install, gateway: gateway))","version":\(offset + 1),"registered_at":\(registeredAt),
-             "permission":"\(permission)"}
+             "permission":"\(permission)"\(extra)}
             """.utf8)
         let record = try key.withUnsafeBytes { key in
             try value.withUnsafeBytes { value in

@@ -20,7 +20,7 @@ internal enum Program {
     static var commands: [any Command.Type] {
         [
             DemoCommand.self, DevCommand.self, SimulateCommand.self, RunCommand.self,
-            TopicsCommand.self, CheckCommand.self, ValidateCommand.self,
+            TopicsCommand.self, CheckCommand.self, ValidateCommand.self, ExplainCommand.self,
             SendCommand.self, TailCommand.self,
         ]
     }

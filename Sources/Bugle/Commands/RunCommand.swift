@@ -18,7 +18,8 @@ internal enum RunCommand: Command {
     static let details = """
         SIGTERM or SIGINT: takes nothing new, finishes what is in flight, delivers results, commits
         and ends within drain_deadline with exit code 0. A second signal ends it at once; nothing
-        is lost, what was open is done again. Metrics, /healthz and /readyz are served at
+        is lost, what was open is done again. SIGHUP or a change of FILE loads its routes anew;
+        with a mistake in them the old ones stay. Metrics, /healthz and /readyz are served at
         admin.listen.
         """
 
@@ -44,7 +45,10 @@ internal enum RunCommand: Command {
                 "roles": LogValue(roles.map(\.rawValue).sorted().joined(separator: ",")),
                 "admin_port": LogValue(service.adminPort),
             ])
-        guard waitForTheEnd(service, log) else {
+        let reload = RouteReload(
+            path: try arguments.required("config", "FILE"), configuration, log: log,
+            replace: service.replaceRoutes)
+        guard waitForTheEnd(service, reload, log) else {
             // What is open cannot be committed here; whoever has the partitions next does it.
             _ = service.stop(deadline: SystemTime.shared.monotonic + failedStop)
             return .failed
@@ -71,15 +75,18 @@ internal enum RunCommand: Command {
     }
 
     /// True when a signal asks for the end, false when the process cannot go on.
-    private static func waitForTheEnd(_ service: PushService, _ log: Log) -> Bool {
+    private static func waitForTheEnd(
+        _ service: PushService, _ reload: RouteReload, _ log: Log
+    ) -> Bool {
         while true {
             guard service.failure == nil else { return false }
-            guard let signal = ProcessSignals.wait(upTo: failureInterval) else { continue }
-            guard signal == SIGHUP else {
+            switch ProcessSignals.wait(upTo: failureInterval) {
+            case nil: reload.reloadIfChanged()
+            case SIGHUP: reload.reload(because: "SIGHUP")
+            case let signal?:
                 log.info("draining", ["signal": LogValue(ProcessSignals.name(signal))])
                 return true
             }
-            log.info("SIGHUP: this version reads its configuration at start only; restart it")
         }
     }
 

@@ -1,5 +1,6 @@
 internal import Config
 internal import Glibc
+internal import Routes
 
 /// The configuration that the command line names.
 internal enum ConfigurationFile {
@@ -12,6 +13,15 @@ internal enum ConfigurationFile {
     static func load(path: String) throws(Failure) -> Configuration {
         do throws(ConfigurationErrors) {
             return try Configuration.load(path: path, environment: environment)
+        } catch {
+            throw .failed(error.problems.map(\.description))
+        }
+    }
+
+    /// Compiles a configuration's routes, or says in one line each what is wrong with them.
+    static func routes(of configuration: Configuration) throws(Failure) -> RouteTable {
+        do throws(ConfigurationErrors) {
+            return try RouteTable.compile(configuration)
         } catch {
             throw .failed(error.problems.map(\.description))
         }

@@ -4,6 +4,7 @@ internal import Crypto
 internal import Gateways
 internal import Kafka
 internal import Pipeline
+internal import Routes
 internal import Telemetry
 
 /// What can be found out about a configuration without asking anybody.
@@ -13,7 +14,8 @@ internal struct OfflineCheck {
     init(_ configuration: Configuration) { self.configuration = configuration }
 
     func run() -> [Finding] {
-        clients() + topics() + configuration.apps.flatMap(credentials) + clock() + retries()
+        clients() + topics() + routes() + configuration.apps.flatMap(credentials) + clock()
+            + retries()
     }
 
     private func clients() -> [Finding] {
@@ -50,6 +52,20 @@ internal struct OfflineCheck {
                         + "; give each its own topic"))
         }
         return findings
+    }
+
+    private func routes() -> [Finding] {
+        do throws(Failure) {
+            let table = try ConfigurationFile.routes(of: configuration)
+            let lints = table.lints(configuration).map { Finding.warning($0.description) }
+            guard !table.isEmpty else {
+                return [.note("no routes: only events that bring their own content are sent")]
+            }
+            let names = table.routes.map { "\($0.name) (\($0.kind.rawValue))" }
+            return [.ok("routes: \(names.joined(separator: ", "))")] + lints
+        } catch {
+            return error.lines.map { .error($0) }
+        }
     }
 
     private func credentials(_ app: Configuration.App) -> [Finding] {

@@ -6,6 +6,7 @@ internal import Base
 internal import Config
 internal import Kafka
 internal import Pipeline
+internal import Routes
 internal import Synchronization
 internal import Telemetry
 internal import TokenIndex
@@ -28,6 +29,7 @@ internal final class PushService: Sendable {
     /// Starts everything.
     init(_ configuration: Configuration, _ options: Options, log: Log) throws(Failure) {
         let roles = options.roles ?? configuration.roles
+        let routes = try ConfigurationFile.routes(of: configuration)
         let kafka = try ClusterAccess.settings(configuration, log: log)
         let store = try IndexStore(configuration, log: log.named("redis"))
         let registry = MetricsRegistry()
@@ -48,7 +50,7 @@ internal final class PushService: Sendable {
         dispatcher =
             roles.contains(.dispatch)
             ? try Self.startDispatcher(
-                configuration, kafka, options, apps, store, registry, log) : nil
+                configuration, kafka, options, routes, apps, store, registry, log) : nil
         watched.watch(feed, dispatcher)
     }
 
@@ -63,6 +65,9 @@ internal final class PushService: Sendable {
 
     /// The latencies from consumption to settlement.
     func latencies() -> LatencyHistogram { dispatcher?.latencies() ?? LatencyHistogram() }
+
+    /// Routes what is read from now on by another table.
+    func replaceRoutes(_ routes: RouteTable) { dispatcher?.replaceRoutes(routes) }
 
     /// Drains and stops; false when something was left open at the deadline.
     func stop(deadline: MonotonicTime) -> Bool {
@@ -117,9 +122,11 @@ internal final class PushService: Sendable {
 
     private static func startDispatcher(
         _ configuration: Configuration, _ kafka: KafkaConfiguration, _ options: Options,
-        _ apps: [PushApp], _ store: IndexStore, _ registry: MetricsRegistry, _ log: Log
+        _ routes: RouteTable, _ apps: [PushApp], _ store: IndexStore, _ registry: MetricsRegistry,
+        _ log: Log
     ) throws(Failure) -> Dispatcher {
         var settings = DispatcherSettings(configuration, kafka: kafka)
+        settings.routes = routes
         settings.defaultNotification = options.defaultNotification
         let addressesPerUser = configuration.limits.addressesPerUser
         do throws(DispatcherError) {

@@ -47,11 +47,22 @@ internal enum APNsPayload {
         default:
             if let notification = content.notification {
                 writeNotification(notification, unread: content.unread, into: &aps)
+                writeInterruption(content.importance, notification, into: &aps)
             } else if let unread = content.unread, type == .alert {
                 aps.integer("badge", unread)
             }
         }
         aps.end()
+    }
+
+    private static func writeInterruption(
+        _ importance: Importance?, _ notification: NotificationContent,
+        into aps: inout JSONObjectWriter
+    ) {
+        guard let importance, importance.isUnusual,
+            !notification.hasInterruptionLevel, notification.isVisible
+        else { return }
+        aps.literal("interruption-level", importance.interruptionLevel)
     }
 
     private static func writeNotification(

@@ -347,11 +347,8 @@ public final class APNsRenderer {
             }
         }
         let count = request.body.count
-        return count <= plan.type.payloadBytesMax
-            ? nil
-            : .rejected(
-                reason: .localPayloadTooLarge,
-                detail: "the payload has \(count) bytes, \(plan.type.payloadBytesMax) are allowed")
+        let limit = plan.type.payloadBytesMax
+        return count <= limit ? nil : .tooLarge(bytes: count, limit: limit)
     }
 
     /// Writes the payload, or copies what an earlier target of the event got and puts this one's

@@ -49,9 +49,7 @@ public final class ExpoRenderer {
         }
         guard size <= ExpoLimits.payloadBytes else {
             message.removeAll()
-            return .rejected(
-                reason: .localPayloadTooLarge,
-                detail: "the payload has \(size) bytes, \(ExpoLimits.payloadBytes) are allowed")
+            return .tooLarge(bytes: size, limit: ExpoLimits.payloadBytes)
         }
         return .request(notes)
     }
@@ -110,6 +108,11 @@ public final class ExpoRenderer {
                 else { continue }
                 message.value(name, entry.value)
                 size += entry.value.stringBytes?.count ?? 0
+            }
+            if let importance = content.importance, importance.isUnusual,
+                !notification.hasInterruptionLevel
+            {
+                message.literal("interruptionLevel", importance.interruptionLevel)
             }
             if let image = notification.image {
                 message.name("richContent")

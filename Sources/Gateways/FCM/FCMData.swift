@@ -55,9 +55,11 @@ internal struct FCMData {
     }
 
     /// Writes our block.
-    mutating func writeBlock(_ content: borrowing PushContent) {
+    mutating func writeBlock(
+        _ content: borrowing PushContent, showing isShownByApp: Bool = false
+    ) {
         scratch.removeAll()
-        PayloadBlock.write(content, image: nil, to: scratch)
+        PayloadBlock.write(content, image: nil, showing: isShownByApp, to: scratch)
         let key = PayloadBlock.key
         write(
             UnsafeRawBufferPointer(start: key.utf8Start, count: key.utf8CodeUnitCount),

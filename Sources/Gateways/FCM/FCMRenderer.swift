@@ -59,10 +59,7 @@ public final class FCMRenderer {
         let payloadBytes = writeBody(content, target, &notes, to: request.body)
         guard payloadBytes <= FCMLimits.payloadBytes else {
             request.reset()
-            return .rejected(
-                reason: .localPayloadTooLarge,
-                detail: "the payload has \(payloadBytes) bytes, \(FCMLimits.payloadBytes)"
-                    + " are allowed")
+            return .tooLarge(bytes: payloadBytes, limit: FCMLimits.payloadBytes)
         }
         return .request(notes)
     }
@@ -89,7 +86,8 @@ public final class FCMRenderer {
             // What is generated always parses; the override alone would then be the message.
             let base = try? parser.parse(merging.bytes)
             JSONMerge.write(base, patchedWith: patch, except: Self.notMerged, to: body)
-            payloadBytes += mergedTextBytes(content, in: body, from: start)
+            payloadBytes +=
+                mergedTextBytes(in: body, from: start) - textBytes(content, target)
         } else {
             payloadBytes = writeMessage(content, target, &notes, to: body)
         }
@@ -104,14 +102,25 @@ public final class FCMRenderer {
         "token", "fid", "topic", "condition", "name", "data",
     ]
 
-    /// How many bytes of notification text an override added.
-    private func mergedTextBytes(
-        _ content: borrowing PushContent, in body: ByteWriter, from start: Int
-    ) -> Int {
+    /// How many bytes of notification text the message has after merging.
+    private func mergedTextBytes(in body: ByteWriter, from start: Int) -> Int {
         let bytes = UnsafeRawBufferPointer(rebasing: body.bytes[start...])
         guard let merged = try? parser.parse(bytes) else { return bytes.count }
         return Self.textBytes(of: merged["notification"])
-            - (content.notification?.fcmTextBytes ?? 0)
+    }
+
+    /// How many bytes of notification text the content puts into the message.
+    private func textBytes(
+        _ content: borrowing PushContent, _ target: borrowing PushTarget
+    ) -> Int {
+        isShownByApp(content, target) ? 0 : content.notification?.fcmTextBytes ?? 0
+    }
+
+    /// Whether the app shows the notification: the message is then data alone.
+    private func isShownByApp(
+        _ content: borrowing PushContent, _ target: borrowing PushTarget
+    ) -> Bool {
+        content.isShownByAndroidApp && content.isVisible && target.isAndroidOrUnknown
     }
 
     private static func textBytes(of notification: JSONValue?) -> Int {
@@ -124,9 +133,10 @@ public final class FCMRenderer {
         _ content: borrowing PushContent, _ target: borrowing PushTarget,
         _ notes: inout RenderingNotes, to writer: ByteWriter
     ) -> Int {
+        let isShownByApp = isShownByApp(content, target)
         var message = JSONObjectWriter(writer)
         message.string("token", target.token)
-        if content.notification?.fcmTextBytes != nil {
+        if content.notification?.fcmTextBytes != nil, !isShownByApp {
             message.name("notification")
             writeNotification(content, to: writer)
         }
@@ -135,7 +145,7 @@ public final class FCMRenderer {
         let override = content.fcm?["data"]
         if let object = content.data { data.write(object, overriddenBy: override) }
         if let override { data.write(override, overriddenBy: nil) }
-        data.writeBlock(content)
+        data.writeBlock(content, showing: isShownByApp)
         data.end()
         notes.formUnion(data.notes)
         let expiry = content.expiry(within: FCMLimits.storage, &notes)
@@ -143,7 +153,8 @@ public final class FCMRenderer {
             content.storesNothing ? 0 : expiry.map { ($0 - content.now).millis / 1000 }
         if target.isAndroidOrUnknown {
             message.name("android")
-            writeAndroid(content, lifeSeconds, to: writer)
+            writeAndroid(content, lifeSeconds, isShownByApp: isShownByApp, to: writer)
+            if isUrgent(content), isShownByApp || !content.isVisible { notes.insert(.wakesUnseen) }
         }
         if target.isAppleOrUnknown {
             message.name("apns")
@@ -154,7 +165,7 @@ public final class FCMRenderer {
             writeWebPush(content, lifeSeconds, to: writer)
         }
         message.end()
-        return data.payloadBytes + (content.notification?.fcmTextBytes ?? 0)
+        return data.payloadBytes + textBytes(content, target)
     }
 
     private func writeNotification(_ content: borrowing PushContent, to writer: ByteWriter) {
@@ -165,14 +176,18 @@ public final class FCMRenderer {
         object.end()
     }
 
+    /// HIGH wakes a device, and a sender whose HIGH messages show nothing loses it: so only what
+    /// is shown has it, and calls, which ring.
     private func isUrgent(_ content: borrowing PushContent) -> Bool {
-        content.isVisible && content.priority != .low
+        content.kind == .call || content.isVisible && content.priority != .low
     }
 
     private func writeAndroid(
-        _ content: borrowing PushContent, _ lifeSeconds: Int64?, to writer: ByteWriter
+        _ content: borrowing PushContent, _ lifeSeconds: Int64?, isShownByApp: Bool,
+        to writer: ByteWriter
     ) {
         var android = JSONObjectWriter(writer)
+        if let key = content.fcmCollapseKey { android.string("collapse_key", key) }
         android.literal("priority", isUrgent(content) ? "HIGH" : "NORMAL")
         if let lifeSeconds {
             android.name("ttl")
@@ -181,11 +196,14 @@ public final class FCMRenderer {
             writer.append("s\"")
         }
         // Without anything to see this would turn a data message into a notification.
-        if content.isVisible {
+        if content.isVisible, !isShownByApp {
             android.name("notification")
             var notification = JSONObjectWriter(writer)
             notification.name("tag")
             writeCollapseID(content, to: writer)
+            if let importance = content.importance {
+                notification.literal("notification_priority", importance.androidPriority)
+            }
             for entry in content.notification?.entries ?? [] {
                 if case .android(let name) = entry.fcm, !entry.value.isObject {
                     notification.value(name, entry.value)
@@ -237,6 +255,12 @@ public final class FCMRenderer {
             ? "low" : content.priority == .high ? "high" : "normal"
         headers.literal("Urgency", urgency)
         headers.end()
+        if let link = content.notification?.link, link.isSecureAddress {
+            writer.append(",\"fcm_options\":")
+            var options = JSONObjectWriter(writer)
+            options.value("link", link)
+            options.end()
+        }
         writer.append(0x7D)
     }
 
@@ -246,4 +270,9 @@ public final class FCMRenderer {
         CollapseID.write(of: content, to: scratch)
         writer.append(jsonString: scratch.bytes)
     }
+}
+
+extension JSONValue {
+    /// Whether it is an https address, the only kind that FCM opens in a browser.
+    fileprivate var isSecureAddress: Bool { stringBytes?.starts(with: "https://") ?? false }
 }

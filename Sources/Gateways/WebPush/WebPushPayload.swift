@@ -20,6 +20,10 @@ internal enum WebPushPayload {
             where words.contains(where: { $0.spells(entry.name) }) {
                 object.value(entry.name, entry.value)
             }
+            if let actions = notification.actions {
+                object.name("actions")
+                write(actions, to: writer)
+            }
             // The browser shows a second copy in place of the first, and a newer one too.
             if let key = content.collapseKey {
                 object.string("tag", key)
@@ -35,5 +39,20 @@ internal enum WebPushPayload {
         payload.name(PayloadBlock.key)
         PayloadBlock.write(content, image: nil, to: writer)
         payload.end()
+    }
+
+    /// Writes the buttons as `showNotification` takes them.
+    private static func write(_ actions: JSONValue, to writer: ByteWriter) {
+        var isFirst = true
+        writer.append(0x5B)
+        actions.forEachElement { action in
+            if !isFirst { writer.append(0x2C) }
+            isFirst = false
+            var object = JSONObjectWriter(writer)
+            if let id = action["id"] { object.value("action", id) }
+            if let title = action["title"] { object.value("title", title) }
+            object.end()
+        }
+        writer.append(0x5D)
     }
 }

@@ -52,10 +52,7 @@ public final class WebPushRenderer {
         var notes = RenderingNotes()
         let plaintext = writePayload(content)
         guard plaintext.count <= WebPushLimits.payloadBytes else {
-            return .rejected(
-                reason: .localPayloadTooLarge,
-                detail: "the payload has \(plaintext.count) bytes, \(WebPushLimits.payloadBytes)"
-                    + " are allowed")
+            return .tooLarge(bytes: plaintext.count, limit: WebPushLimits.payloadBytes)
         }
         do throws(OpenSSLError) {
             try encryptor.encrypt(plaintext, for: subscription.keys, into: request.body)

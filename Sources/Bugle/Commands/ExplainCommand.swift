@@ -1,0 +1,75 @@
+internal import Base
+internal import Config
+internal import JSON
+internal import Pipeline
+internal import Routes
+internal import Telemetry
+internal import TokenIndex
+
+/// `bugle explain EVENT.json`: what would become of an event, without sending anything.
+internal enum ExplainCommand: Command {
+    static let name = "explain"
+    static let summary = "shows the route of an event and the exact requests that would go out"
+    static let synopsis =
+        "explain EVENT.json --config FILE [--device FILE] [--class NAME] [--json]"
+    static let options: [Option] = [
+        .config,
+        .value("device", "FILE", "devices: a record of push.devices, or one on each line"),
+        .value("class", "NAME", "the class of the topic: critical, transactional or marketing"),
+        .json,
+    ]
+    static let details = """
+        EVENT.json holds the record's value; - is standard input. The user's devices are those of
+        the token index, or of --device. The same code decodes, routes and renders as in run; no
+        gateway is asked. Tokens and credentials are masked, sizes are the true ones. Exit code 1:
+        the event would become a dead letter, and the line says why.
+        """
+
+    static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
+        let file = try EventFile(try arguments.positional("EVENT.json")[0])
+        let configuration = try ConfigurationFile.load(arguments)
+        let routes = try ConfigurationFile.routes(of: configuration)
+        let eventClass = try eventClass(arguments)
+        let summary = try file.check(
+            maximumBytes: configuration.limits.eventBytes,
+            takesUserFromSubject: configuration.cloudEvents.userFromSubject)
+        let app = summary.app ?? configuration.apps[0].name
+        let devices =
+            if let path = arguments.text("device") {
+                try DeviceList.read(path)
+            } else {
+                try DeviceList.ask(configuration, app: app, userID: summary.userID)
+            }
+        let explainer = EventExplainer(configuration, routes, projects: projects(configuration))
+        let explanation: Explanation
+        do throws(EventCheck.Refusal) {
+            explanation = try explainer.explain(
+                file.bytes, of: eventClass, to: devices, at: SystemTime.shared.wall)
+        } catch {
+            throw .failed("\(file.name): \(error.code.rawValue): \(error.reason)")
+        }
+        if arguments.has("json") {
+            Terminal.print(ExplanationText.json(explanation))
+        } else {
+            for line in ExplanationText.lines(explanation) { Terminal.print(line) }
+        }
+        return .ok
+    }
+
+    private static func eventClass(_ arguments: Arguments) throws(Failure) -> EventClass {
+        guard let text = arguments.text("class") else { return .transactional }
+        guard let eventClass = EventClass(rawValue: text) else {
+            throw .usage("--class \(text): expected critical, transactional or marketing")
+        }
+        return eventClass
+    }
+
+    /// The Firebase projects as far as the key files can be read here.
+    private static func projects(_ configuration: Configuration) -> [String: String] {
+        var projects: [String: String] = [:]
+        for app in configuration.apps {
+            projects[app.name] = (try? PushApp.load(app))?.fcm?.projectID
+        }
+        return projects
+    }
+}

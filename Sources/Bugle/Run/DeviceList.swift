@@ -1,0 +1,115 @@
+// A user's devices for a command: out of a file, or as the token index has them now.
+
+internal import Base
+internal import Config
+internal import EventLoop
+internal import JSON
+internal import Telemetry
+internal import TokenIndex
+
+/// Where a command gets a user's addresses from.
+internal enum DeviceList {
+    /// The addresses in a file: one record of `push.devices`, or one on each line.
+    static func read(_ path: String) throws(Failure) -> [DeviceAddress] {
+        let file = try EventFile(path)
+        var addresses: [DeviceAddress] = []
+        for (number, bytes) in documents(file.bytes).enumerated() {
+            addresses.append(try address(bytes, "\(file.name): record \(number + 1)"))
+        }
+        guard !addresses.isEmpty else { throw .failed("\(file.name): no device in it") }
+        return addresses
+    }
+
+    private static func documents(_ bytes: [UInt8]) -> [[UInt8]] {
+        if (try? JSONParser().parse(bytes)) != nil { return [bytes] }
+        return bytes.split(separator: 0x0A).map(Array.init)
+            .filter { line in line.contains { $0 > 0x20 } }
+    }
+
+    private static func address(
+        _ bytes: [UInt8], _ place: String
+    ) throws(Failure) -> DeviceAddress {
+        let parser = JSONParser()
+        let root: JSONValue
+        do throws(JSONError) {
+            root = try parser.parse(bytes)
+        } catch {
+            throw .failed("\(place): \(error)")
+        }
+        guard
+            let id = AddressID(
+                app: root["app"]?.string ?? "", installID: root["install_id"]?.string ?? "",
+                kind: root["kind"]?.string ?? "alert", instance: root["instance"]?.string)
+        else { throw .failed("\(place): app and install_id are needed") }
+        var key = id.text
+        let result = key.withUTF8 { key -> Result<RegistrationRecord, RecordError> in
+            bytes.withUnsafeBytes { value in
+                do throws(RecordError) {
+                    return .success(
+                        try RegistrationRecord.decode(
+                            key: UnsafeRawBufferPointer(key), value: value, timestamp: 0,
+                            parser: parser))
+                } catch {
+                    return .failure(error)
+                }
+            }
+        }
+        switch result {
+        case .success(.registered(let address)): return address
+        case .success(.gone): throw .failed("\(place): no device")
+        case .failure(let error): throw .failed("\(place): \(error)")
+        }
+    }
+
+    /// The addresses that the index has for a user.
+    static func ask(
+        _ configuration: Configuration, app: String, userID: String
+    ) throws(Failure) -> [DeviceAddress] {
+        let store = try IndexStore(configuration, log: .silent)
+        guard store.isShared else {
+            throw .failed(
+                "index.store is memory, which only the process itself can see; give --device FILE")
+        }
+        let loop: EventLoop
+        do throws(SystemError) {
+            loop = try EventLoop(name: "look-up")
+        } catch {
+            throw .failed("\(error)")
+        }
+        let reader = store.reader(
+            on: loop, addressesPerUser: configuration.limits.addressesPerUser)
+        defer { reader.stop() }
+        return try LookUp(reader, on: loop).ask(app: app, userID: userID)
+    }
+}
+
+/// One look-up, waited for.
+private final class LookUp: TokenIndexDelegate {
+    private let index: any TokenIndex
+    private let loop: EventLoop
+    private var result: LookUpResult?
+
+    /// How long an answer may take.
+    private static let patience = TimeSpan.seconds(5)
+
+    init(_ index: any TokenIndex, on loop: EventLoop) {
+        self.index = index
+        self.loop = loop
+        index.delegate = self
+    }
+
+    func ask(app: String, userID: String) throws(Failure) -> [DeviceAddress] {
+        index.lookUp(app: app, userID: userID, tag: 0)
+        let deadline = loop.now + Self.patience
+        while result == nil, loop.now < deadline { loop.turn(waitingUpTo: .milliseconds(50)) }
+        switch result {
+        case .addresses(let addresses, _, _): return addresses
+        case .unavailable(let fault): throw .failed("\(fault)")
+        case nil: throw .failed("\(index.readiness); --device FILE needs no index")
+        }
+    }
+
+    func lookUpFinished(tag: UInt64, _ result: LookUpResult) { self.result = result }
+
+    func indexReadinessChanged() {}
+}

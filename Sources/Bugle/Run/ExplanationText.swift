@@ -1,0 +1,121 @@
+// An explanation as lines for a person and as JSON for a machine.
+
+internal import Base
+internal import JSON
+internal import Pipeline
+
+internal enum ExplanationText {
+    /// Lines for a person.
+    static func lines(_ explanation: Explanation) -> [String] {
+        var lines = [
+            "event     \(explanation.type.printable) for \(explanation.userID.printable)"
+                + " in \(explanation.app)",
+            "route     \(explanation.route ?? "none") (\(explanation.choice))",
+            "kind      \(explanation.kind?.rawValue ?? "as its content says"), priority"
+                + " \(explanation.priority.rawValue)",
+            "expires   \(RFC3339.text(explanation.expiresAt))",
+        ]
+        if let key = explanation.collapseKey {
+            lines.append("collapse  \(key.printable)")
+        }
+        if explanation.targets.isEmpty { lines.append("no device is meant: no_devices") }
+        for target in explanation.targets { lines += self.lines(target) }
+        for id in explanation.passedOver {
+            lines += ["", "\(id.printable): not meant by the route's kind, only or except"]
+        }
+        return lines
+    }
+
+    private static func lines(_ target: Explanation.Target) -> [String] {
+        let place = [
+            target.gateway.rawValue, target.environment.rawValue, target.platform,
+            target.locale ?? "no locale", "token \(target.tokenName)",
+        ].filter { !$0.isEmpty && $0 != "none" }
+        let head = [
+            "", "\(target.addressID.printable) (\(place.joined(separator: ", ").printable))",
+        ]
+        switch target.answer {
+        case .suppressed(let reason): return head + ["  suppressed: \(reason)"]
+        case .rejected(let reason, let detail):
+            return head + ["  rejected: \(reason): \(detail.printable)"]
+        case .expired: return head + ["  expired"]
+        case .request(let request):
+            let fields = request.fields.map { "  \($0.name): \($0.value.printable)" }
+            let size =
+                "  \(request.bodyBytes) bytes"
+                + (request.notes.isEmpty ? "" : "; \(request.notes)")
+            let doubts = request.doubts.map { "  warning: it seems to hold \($0)" }
+            return head + fields + ["", "  \(request.body.printable)", size] + doubts
+        }
+    }
+
+    /// One line of JSON.
+    static func json(_ explanation: Explanation) -> String {
+        let bytes = ByteWriter()
+        var object = JSONObjectWriter(bytes)
+        object.string("type", explanation.type)
+        object.string("user_id", explanation.userID)
+        object.string("app", explanation.app)
+        object.string("route", orNull: explanation.route)
+        object.string("choice", explanation.choice)
+        object.string("kind", orNull: explanation.kind?.rawValue)
+        object.string("priority", explanation.priority.rawValue)
+        object.string("collapse_key", orNull: explanation.collapseKey)
+        object.integer("expires_at", explanation.expiresAt.value)
+        object.name("targets")
+        list(explanation.targets, to: bytes) { write($0, to: bytes) }
+        object.name("passed_over")
+        list(explanation.passedOver, to: bytes) { bytes.append(jsonString: $0) }
+        object.end()
+        return bytes.text
+    }
+
+    private static func write(_ target: Explanation.Target, to bytes: ByteWriter) {
+        var object = JSONObjectWriter(bytes)
+        object.string("address_id", target.addressID)
+        object.string("gateway", target.gateway.rawValue)
+        object.string("environment", target.environment.rawValue)
+        object.string("platform", target.platform)
+        object.string("locale", orNull: target.locale)
+        object.string("token_hash", target.tokenName)
+        switch target.answer {
+        case .suppressed(let reason):
+            object.string("outcome", Outcome.suppressed.rawValue)
+            object.string("reason", reason)
+        case .rejected(let reason, let detail):
+            object.string("outcome", Outcome.rejected.rawValue)
+            object.string("reason", reason)
+            object.string("detail", detail)
+        case .expired: object.string("outcome", Outcome.expired.rawValue)
+        case .request(let request):
+            object.name("request")
+            var sent = JSONObjectWriter(bytes)
+            sent.name("headers")
+            list(request.fields, to: bytes) { field in
+                bytes.append("[")
+                bytes.append(jsonString: field.name)
+                bytes.append(",")
+                bytes.append(jsonString: field.value)
+                bytes.append("]")
+            }
+            sent.string("body", request.body)
+            sent.integer("body_bytes", Int64(request.bodyBytes))
+            if !request.notes.isEmpty { sent.string("notes", request.notes) }
+            sent.name("doubts")
+            list(request.doubts, to: bytes) { bytes.append(jsonString: $0) }
+            sent.end()
+        }
+        object.end()
+    }
+
+    private static func list<Element>(
+        _ elements: [Element], to bytes: ByteWriter, _ write: (Element) -> Void
+    ) {
+        bytes.append("[")
+        for (index, element) in elements.enumerated() {
+            if index > 0 { bytes.append(",") }
+            write(element)
+        }
+        bytes.append("]")
+    }
+}

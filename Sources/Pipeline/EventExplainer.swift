@@ -1,0 +1,224 @@
+// A dry run with the code that sends: decode, route, render. Nothing is asked and nothing is sent.
+
+public import Base
+public import Config
+internal import Gateways
+internal import HTTP2
+internal import JSON
+public import Routes
+public import TokenIndex
+
+/// Explains events under a configuration. Confined to one thread.
+public final class EventExplainer {
+    private let configuration: Configuration
+    private let routes: RouteTable
+    private let contents = ContentMaker()
+    private let scratch = ByteWriter()
+    /// The Firebase projects by app.
+    private let projects: [String: String]
+
+    /// An explainer; `projects` are the Firebase projects by app, where they are known.
+    public init(_ configuration: Configuration, _ routes: RouteTable, projects: [String: String]) {
+        self.configuration = configuration
+        self.routes = routes
+        self.projects = projects
+    }
+
+    /// Says what would become of an event that is published now and whose user has these
+    /// addresses; throws what would stand in the dead letter.
+    public func explain(
+        _ value: [UInt8], of eventClass: EventClass = .transactional,
+        to addresses: [DeviceAddress], at now: UnixMillis
+    ) throws(EventCheck.Refusal) -> Explanation {
+        let parser = JSONParser()
+        let result = value.withUnsafeBytes { bytes -> Result<Explanation, EventCheck.Refusal> in
+            let record = InputRecord(
+                position: RecordPosition(topic: "explain", partition: 0, offset: 0),
+                timestamp: now, key: nil, value: bytes, headers: [])
+            do throws(Refusal) {
+                return .success(try explain(record, eventClass, addresses, now, parser))
+            } catch {
+                return .failure(EventCheck.Refusal(code: error.code, reason: error.reason))
+            }
+        }
+        return try result.get()
+    }
+
+    private func explain(
+        _ record: InputRecord, _ eventClass: EventClass, _ addresses: [DeviceAddress],
+        _ now: UnixMillis, _ parser: JSONParser
+    ) throws(Refusal) -> Explanation {
+        let decoder = EventDecoder(
+            maximumBytes: configuration.limits.eventBytes,
+            takesUserFromSubject: configuration.cloudEvents.userFromSubject)
+        let envelope = try decoder.decode(record, with: parser)
+        let app = try app(of: envelope)
+        let routed = try contents.route(envelope, app: app.name, eventClass, in: routes)
+        if routed == nil {
+            if !envelope.content.isExplicit { envelope.content.takeFromPayload() }
+            guard envelope.content.isExplicit else {
+                throw envelope.refusal(.noRoute, routes.noRoute(for: envelope.type))
+            }
+        }
+        let identity = envelope.identity(app: app.name, scratch: scratch)
+        let meant = addresses.filter { envelope.addresses($0, routed?.route) }
+        let targets = meant.map { address in
+            Explanation.Target(
+                addressID: address.addressID, gateway: address.gateway,
+                environment: address.environment, platform: address.platform,
+                locale: address.locale, tokenName: address.tokenName,
+                answer: answer(to: address, envelope, routed, app, identity, now))
+        }
+        return Explanation(
+            type: envelope.type, userID: envelope.userID, app: app.name,
+            route: routed?.route.name, choice: choice(routed?.route), kind: routed?.kind,
+            priority: envelope.priority, collapseKey: envelope.collapseKey,
+            expiresAt: envelope.expiresAt, targets: targets,
+            passedOver: addresses.map(\.addressID).filter { id in
+                !meant.contains { $0.addressID == id }
+            })
+    }
+
+    private func app(of envelope: EventEnvelope) throws(Refusal) -> Configuration.App {
+        let apps = configuration.apps
+        if let name = envelope.app, let app = configuration.app(named: name) { return app }
+        if envelope.app == nil, apps.count == 1 { return apps[0] }
+        let known = apps.map(\.name).joined(separator: ", ")
+        throw envelope.refusal(
+            .unknownApp,
+            envelope.app == nil
+                ? "app is missing and several are configured: \(known)"
+                : "the app is not configured; known are: \(known)")
+    }
+
+    private func choice(_ route: Route?) -> String {
+        guard let route else { return "no route matches; the event brings its own content" }
+        let pattern = route.name.split(separator: "#")[0]
+        let manner = pattern.hasSuffix("*") ? "the longest prefix that fits" : "the exact type"
+        return "line \(route.line): \(manner)"
+            + (route.hasConditions ? ", and its conditions hold" : "")
+    }
+
+    // MARK: One address
+
+    private func answer(
+        to address: DeviceAddress, _ envelope: EventEnvelope, _ routed: RoutedEvent?,
+        _ app: Configuration.App, _ identity: UUIDBytes, _ now: UnixMillis
+    ) -> Explanation.Answer {
+        if envelope.expiresAt <= now { return .expired }
+        let reason =
+            routed?.suppression(of: address)
+            ?? (routed == nil && address.permission == .denied ? .permissionDenied : nil)
+        if let reason { return .suppressed(reason: reason.rawValue) }
+        return answer(to: address, envelope, routed, app, without: 0) {
+            contents.base(of: envelope, app: app.name, identity: identity, now: now)
+        }
+    }
+
+    /// What is sent when the body gives up so many bytes.
+    private func answer(
+        to address: DeviceAddress, _ envelope: EventEnvelope, _ routed: RoutedEvent?,
+        _ app: Configuration.App, without excess: Int, base: () -> PushContent
+    ) -> Explanation.Answer {
+        let content: PushContent
+        do throws(ContentError) {
+            if let routed {
+                let version = try contents.version(
+                    of: routed, for: address, without: excess, base: base)
+                content = version.content ?? base()
+            } else {
+                content = try contents.content(of: envelope, base: base())
+            }
+        } catch {
+            return .rejected(
+                reason: Reason.invalidContent.rawValue, detail: error.description)
+        }
+        content.shared = nil
+        content.messageID = address.withAddressID {
+            EventEnvelope.messageID(of: content.eventIdentity, addressID: $0, scratch: scratch)
+        }
+        let request = OutboundRequest()
+        let rendering = address.withToken {
+            render(content, to: address, $0, routed, app, into: request)
+        }
+        guard let rendering else {
+            return .rejected(
+                reason: Reason.gatewayNotConfigured.rawValue,
+                detail: "\(address.gateway.rawValue) \(address.environment.rawValue)")
+        }
+        switch rendering {
+        case .request(let notes):
+            return .request(masked(request, address, notes: notes.detail))
+        case .malformedToken(let detail):
+            return .rejected(reason: Reason.malformedToken.rawValue, detail: detail)
+        case .rejected(let reason, let detail):
+            return .rejected(reason: reason.rawValue, detail: detail)
+        case .tooLarge(let bytes, let limit):
+            if excess == 0, routed?.route.shrinksBody == true {
+                return answer(
+                    to: address, envelope, routed, app, without: bytes - limit, base: base)
+            }
+            return .rejected(
+                reason: Reason.localPayloadTooLarge.rawValue,
+                detail: ContentMaker.sizes(bytes, limit))
+        case .expired: return .expired
+        }
+    }
+
+    private func render(
+        _ content: PushContent, to address: DeviceAddress, _ token: UnsafeRawBufferPointer,
+        _ routed: RoutedEvent?, _ app: Configuration.App, into request: OutboundRequest
+    ) -> Rendering? {
+        let target = PushTarget(
+            gateway: address.gateway, environment: address.environment, token: token,
+            apnsTopic: address.apnsTopic, platform: address.platform,
+            registeredAt: address.registeredAt,
+            kind: routed == nil ? .alert : AddressKind(rawValue: address.kind) ?? .alert)
+        switch address.gateway {
+        case .apns:
+            guard let apns = app.apns else { return nil }
+            let settings = APNsSettings(
+                topic: apns.topic, productionAuthority: Self.authority(apns.production),
+                sandboxAuthority: Self.authority(apns.sandbox))
+            let authorization = ProviderToken(
+                header: Array("bearer ***".utf8), generation: 0,
+                mintedAt: MonotonicTime(nanos: 0))
+            return APNsRenderer(settings).render(
+                content, to: target, authorization: authorization, into: request)
+        case .fcm:
+            guard let fcm = app.fcm else { return nil }
+            let settings = FCMSettings(
+                projectID: projects[app.name] ?? fcm.projectID ?? "PROJECT",
+                authority: Self.authority(fcm.endpoint))
+            let authorization = AccessToken(
+                header: Array("Bearer ***".utf8), generation: 0,
+                fetchedAt: MonotonicTime(nanos: 0))
+            return FCMRenderer(settings).render(
+                content, to: target, authorization: authorization, into: request)
+        case .webpush, .expo: return nil
+        }
+    }
+
+    private static func authority(_ endpoint: Endpoint) -> String {
+        Origin(host: endpoint.host, port: endpoint.port).authority
+    }
+
+    /// The request as text, the token named by its hash.
+    private func masked(
+        _ request: OutboundRequest, _ address: DeviceAddress, notes: String
+    ) -> Explanation.Request {
+        let token = address.token
+        func mask(_ text: String) -> String {
+            token.isEmpty ? text : text.replacing(token, with: "<token \(address.tokenName)>")
+        }
+        let body = mask(request.body.text)
+        return Explanation.Request(
+            fields: request.fields.map { field in
+                (
+                    field.name.description,
+                    mask(String(decoding: request.value(of: field), as: UTF8.self))
+                )
+            }, body: body, bodyBytes: request.body.count, notes: notes,
+            doubts: SensitiveValues.found(in: body))
+    }
+}

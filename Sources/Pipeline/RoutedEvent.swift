@@ -1,0 +1,291 @@
+// An event with its route: matched and checked before fan-out, written once for each kind of
+// reader when the first target of that kind is rendered.
+
+internal import Base
+internal import Crypto
+internal import Gateways
+internal import JSON
+internal import Routes
+internal import TokenIndex
+
+/// What a route makes of one event. Loop-confined.
+///
+/// It keeps the route that the event was matched with: a reload in the meantime changes nothing
+/// for it.
+internal final class RoutedEvent {
+    let match: RouteTable.Match
+    /// Borrows the event's JSON.
+    let event: RouteEvent
+    let explicit: ExplicitContent
+    /// What was written so far, one for each kind of reader.
+    var versions: [ContentVersion] = []
+
+    init(_ match: RouteTable.Match, _ event: RouteEvent, _ explicit: ExplicitContent) {
+        self.match = match
+        self.event = event
+        self.explicit = explicit
+    }
+
+    var route: Route { match.route }
+
+    /// What is sent: an event that brings a notification of its own is shown.
+    var kind: PushKind {
+        switch route.kind {
+        case .silent, .hint: explicit.notification == nil ? route.kind : .alert
+        case .alert, .call, .raw: route.kind
+        }
+    }
+
+    /// Why an address gets nothing of it; nil when it does.
+    func suppression(of address: DeviceAddress) -> Reason? {
+        if let preference = route.preference, address.optOuts.contains(preference) {
+            return .optedOut
+        }
+        if kind == .alert {
+            if address.permission == .denied { return .permissionDenied }
+            if let channel, address.mutedChannels.contains(channel) { return .channelMuted }
+        } else if address.isBrowser {
+            // A browser that is shown nothing shows something of its own, or takes the permission
+            // away.
+            if address.permission == .denied { return .permissionDenied }
+            if kind != .raw, !route.hasFallback { return .webRequiresVisible }
+        }
+        return nil
+    }
+
+    private var channel: String? {
+        explicit.notification?["channel_id"]?.string ?? route.channel(in: match.abilities)
+    }
+
+    /// Who reads at an address, as far as the route's texts care.
+    func reader(at address: DeviceAddress) -> Route.Reader {
+        Route.Reader(
+            locale: route.readsLocale ? address.locale : nil,
+            timeZone: route.readsTimeZone ? address.timeZone : nil, mustSee: address.isBrowser)
+    }
+}
+
+extension DeviceAddress {
+    /// Whether a browser is behind it, at whatever gateway.
+    fileprivate var isBrowser: Bool {
+        gateway == .webpush || withPlatform { $0.elementsEqual("web".utf8) }
+    }
+}
+
+/// A route's words for one kind of reader. Reused.
+internal final class ContentVersion {
+    fileprivate(set) var reader = Route.Reader()
+    /// The gateway whose limit its body was shortened for; nil for the whole body.
+    fileprivate var shortenedFor: Gateway?
+    /// Owns the memory of the words.
+    fileprivate let parser = JSONParser(maximumBytes: 1 << 20)
+    /// What its targets' requests have in common.
+    let shared = SharedRequest()
+    var content: PushContent?
+
+    fileprivate func fits(_ reader: Route.Reader, shortenedFor gateway: Gateway?) -> Bool {
+        shortenedFor == gateway && self.reader.mustSee == reader.mustSee
+            && self.reader.locale == reader.locale
+            && self.reader.timeZone == reader.timeZone
+    }
+}
+
+/// Matches events with routes and writes their content. Confined to one thread.
+internal final class ContentMaker {
+    private let renderer = TextRenderer()
+    private let words = ByteWriter(capacity: 1024)
+    private var spare: [ContentVersion] = []
+    // For bodies that are too long.
+    private lazy var shortening = JSONParser(maximumBytes: 1 << 20)
+    private lazy var patching = JSONParser(maximumBytes: 1 << 20)
+    private lazy var patch = ByteWriter()
+
+    /// Versions that are kept for later events.
+    private static let spareMax = 64
+
+    /// The event with its route, its own settings completed; nil when no route is for it.
+    func route(
+        _ envelope: EventEnvelope, app: String, _ eventClass: EventClass, in table: RouteTable
+    ) throws(Refusal) -> RoutedEvent? {
+        guard !table.isEmpty else { return nil }
+        let event = RouteEvent(envelope, app: app)
+        guard let match = table.match(event, of: eventClass) else { return nil }
+        let routed = RoutedEvent(match, event, ExplicitContent(envelope.content))
+        do throws(TemplateError) {
+            try match.route.check(event, routed.explicit, in: match.abilities, with: renderer)
+            let key = try match.route.collapseKey(of: event, with: renderer)
+            complete(envelope, match.route, collapseKey: key)
+        } catch {
+            throw envelope.refusal(.contentError, "route \(match.route.name): \(error)")
+        }
+        return routed
+    }
+
+    /// What the event does not say is the route's.
+    private func complete(_ envelope: EventEnvelope, _ route: Route, collapseKey: String?) {
+        let ttl: TimeSpan? = route.kind == .call ? .zero : route.ttl
+        if !envelope.hasOwnExpiry, let ttl {
+            envelope.isOneAttempt = ttl == .zero
+            envelope.expiresAt =
+                envelope.time
+                + (ttl == .zero ? .seconds(EventEnvelope.oneAttemptSeconds) : ttl)
+        }
+        if !envelope.hasOwnPriority {
+            envelope.priority = route.kind == .call ? .high : route.importance.priority
+        }
+        switch route.kind {
+        case .call: envelope.collapseKey = nil
+        case .hint: envelope.collapseKey = collapseKey
+        case .alert, .silent, .raw:
+            if envelope.collapseKey == nil { envelope.collapseKey = collapseKey }
+        }
+        if !route.takesBadgeFromUnread { envelope.unread = nil }
+    }
+
+    /// An event's content without its words.
+    func base(
+        of envelope: EventEnvelope, app: String, identity: UUIDBytes, now: UnixMillis
+    ) -> PushContent {
+        PushContent(
+            messageID: identity, eventType: envelope.type, eventIdentity: identity, now: now,
+            audience: audience(app: envelope.app ?? app, userID: envelope.userID),
+            expiresAt: envelope.expiresAt, storesNothing: envelope.isOneAttempt,
+            priority: envelope.priority, collapseKey: envelope.collapseKey,
+            unread: envelope.unread,
+            cursor: envelope.cursor.map { .init(log: $0.log, seq: $0.sequence) },
+            validateOnly: envelope.isValidation)
+    }
+
+    /// The audience tag: the first 8 bytes of a SHA-256 over app and user, so that a client that
+    /// knows its own user can compare, and a lock screen tells nothing.
+    private func audience(app: String, userID: String) -> String {
+        words.removeAll()
+        words.append(app)
+        words.append(0)
+        words.append(userID)
+        return SHA256Digest(of: words.bytes).withUnsafeBytes { Hex.encode($0[..<8]) }
+    }
+
+    /// The content of an event that brings all of it itself.
+    func content(
+        of envelope: EventEnvelope, base: PushContent
+    ) throws(ContentError) -> PushContent {
+        let content = base
+        try content.take(
+            notification: envelope.content.notification, data: envelope.content.data,
+            apns: envelope.content.apns, fcm: envelope.content.fcm)
+        return content
+    }
+
+    /// The words for an address; `base` makes the content without words. With an excess the body
+    /// is shortened by at least so many bytes.
+    func version(
+        of routed: RoutedEvent, for address: DeviceAddress, without excess: Int,
+        base: () -> PushContent
+    ) throws(ContentError) -> ContentVersion {
+        let reader = routed.reader(at: address)
+        let gateway = excess > 0 ? address.gateway : nil
+        if let version = routed.versions.first(where: { $0.fits(reader, shortenedFor: gateway) }) {
+            return version
+        }
+        let version = spare.popLast() ?? ContentVersion()
+        version.reader = reader
+        version.shortenedFor = gateway
+        do throws(ContentError) {
+            version.content = try content(of: routed, version, base(), without: excess)
+        } catch {
+            give(version)
+            throw error
+        }
+        routed.versions.append(version)
+        return version
+    }
+
+    /// What a result says of a payload that is too large.
+    static func sizes(_ bytes: Int, _ limit: Int) -> String {
+        "the payload has \(bytes) bytes, \(limit) are allowed"
+    }
+
+    private func content(
+        of routed: RoutedEvent, _ version: ContentVersion, _ base: PushContent,
+        without excess: Int
+    ) throws(ContentError) -> PushContent {
+        words.removeAll()
+        do throws(TemplateError) {
+            try routed.route.write(
+                routed.event, routed.explicit, for: version.reader, in: routed.match.abilities,
+                with: renderer, to: words)
+        } catch {
+            throw ContentError(field: error.field, problem: error.problem)
+        }
+        if excess > 0 { shortenBody(by: excess, for: version.shortenedFor) }
+        let root: JSONValue
+        do throws(JSONError) {
+            root = try version.parser.parse(words.bytes)
+        } catch {
+            throw ContentError(field: "the route's content", problem: "\(error)")
+        }
+        let content = base
+        content.kind = routed.kind
+        content.importance = routed.kind == .alert ? routed.route.importance : nil
+        content.isShownByAndroidApp = routed.route.androidDisplay == .app
+        content.fcmCollapseKey = routed.route.fcmCollapseKey
+        try content.take(
+            notification: root["notification"], data: root["data"], apns: root["apns"],
+            fcm: root["fcm"], webpush: root["webpush"], expo: root["expo"])
+        content.shared = version.shared
+        return content
+    }
+
+    /// Takes at least so many bytes off the end of the notification's body, at the boundary of a
+    /// character, the ellipsis counted. Nothing else shrinks: a body that is gone altogether
+    /// leaves a payload that is still too large, and is refused as that.
+    private func shortenBody(by excess: Int, for gateway: Gateway?) {
+        guard let root = try? shortening.parse(words.bytes),
+            let body = root["notification"]?["body"]?.string
+        else { return }
+        // FCM counts the text, APNs the JSON around it too.
+        let kept = Shortening.prefix(of: body, without: excess, asJSON: gateway != .fcm)
+        patch.removeAll()
+        patch.append("{\"notification\":{\"body\":")
+        patch.append(jsonString: kept)
+        patch.append("}}")
+        guard let change = try? patching.parse(patch.bytes) else { return }
+        words.removeAll()
+        JSONMerge.write(root, patchedWith: change, to: words)
+    }
+
+    /// Takes back what an event had.
+    func recycle(_ routed: RoutedEvent) {
+        for version in routed.versions { give(version) }
+        routed.versions.removeAll()
+    }
+
+    private func give(_ version: ContentVersion) {
+        version.content = nil
+        version.shared.forget()
+        if spare.count < Self.spareMax { spare.append(version) }
+    }
+}
+
+extension RouteEvent {
+    fileprivate init(_ envelope: EventEnvelope, app: String) {
+        self.init(
+            type: envelope.type, id: envelope.id, userID: envelope.userID, app: app,
+            source: envelope.source, time: envelope.time)
+        unread = envelope.unread
+        cursor = envelope.cursor.map { ($0.log, $0.sequence) }
+        labels = envelope.labels
+        payload = envelope.content.payload
+    }
+}
+
+extension ExplicitContent {
+    fileprivate init(_ content: EventContent) {
+        self.init()
+        notification = content.notification
+        data = content.data
+        apns = content.apns
+        fcm = content.fcm
+    }
+}

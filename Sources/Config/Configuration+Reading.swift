@@ -61,6 +61,9 @@ extension Configuration.Index {
     fileprivate init(_ section: ConfigurationSection, apps: [Configuration.App]) {
         var section = section
         store = section.choice("store", default: .redis)
+        fuse = Fuse(section.section("fuse"))
+        staleness = Staleness(section.section("staleness"))
+        gatewayPreference = Gateway.readPreference(&section)
         tables = Self.readTables(section.section("debezium"), apps: apps)
         section.finish()
     }

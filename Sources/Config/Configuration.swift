@@ -69,6 +69,13 @@ public struct Configuration: Sendable {
 
         /// The store; default `redis`.
         public var store: Store
+        /// When a fuse trips.
+        public var fuse: Fuse
+        /// When an address is stale.
+        public var staleness: Staleness
+        /// Through which gateway an install is reached that could be reached through several;
+        /// what is not named comes last. Default: apns, fcm, webpush, expo.
+        public var gatewayPreference: [Gateway]
         /// Tables whose change records are on the topic of devices under names that are not ours.
         public var tables: [Table]
     }

@@ -118,6 +118,7 @@ public enum Reason: String, Sendable, CaseIterable {
     case optedOut = "opted_out"
     case channelMuted = "channel_muted"
     case webRequiresVisible = "web_requires_visible"
+    case quarantined = "quarantined"
     case gatewayNotConfigured = "gateway_not_configured"
     case gatewayUnavailable = "gateway_unavailable"
     case noRoom = "no_room"

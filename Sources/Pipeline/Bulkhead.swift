@@ -5,6 +5,7 @@ internal import Base
 internal import Crypto
 internal import Gateways
 internal import HTTP2
+internal import TokenIndex
 
 /// One (app, gateway, environment) on one lane. Loop-confined.
 internal final class Bulkhead {
@@ -25,6 +26,10 @@ internal final class Bulkhead {
     var probeSentAt = MonotonicTime(nanos: .min / 2)
     /// Whether `waiting` is being worked on.
     var isAdmitting = false
+    /// What guards its tokens against a credential that does not fit them.
+    let fuse: FuseName
+    /// Answers that the fuse has not been told of yet.
+    @exclusivity(unchecked) var answersUncounted = 0
     /// When the connections were last replaced on a gateway's word.
     var replacedAt = MonotonicTime(nanos: .min / 2)
     /// The provider token that a request of this turn asked for, and the turn's time.
@@ -38,12 +43,14 @@ internal final class Bulkhead {
     }
 
     init(
-        app: String, gateway: Gateway, environment: GatewayEnvironment, pace: PoolPace,
-        sender: Sender, metrics: BulkheadMetrics, inFlightMax: Int,
+        app: String, gateway: Gateway, environment: GatewayEnvironment, credential: String,
+        pace: PoolPace, sender: Sender, metrics: BulkheadMetrics, inFlightMax: Int,
         breaker: Breaker
     ) {
         self.breaker = breaker
         budget = Budget(maximum: inFlightMax)
+        fuse = FuseName(
+            app: app, gateway: gateway, environment: environment, credential: credential)
         self.app = app
         self.gateway = gateway
         self.environment = environment

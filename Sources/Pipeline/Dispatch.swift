@@ -150,6 +150,7 @@ extension Lane: HTTP2PoolDelegate {
         target.gatewayTime = loop.now - response.sentAt
         bulkhead.metrics.answered(status: response.status, after: target.gatewayTime)
         bulkhead.pace.answered(after: target.gatewayTime, at: loop.now)
+        bulkhead.answersUncounted += 1
         if response.status == 200, bulkhead.gateway == .apns {
             // What nearly every answer is, and all that it says.
             noteIDs(target, response, messageID: nil)
@@ -202,7 +203,8 @@ extension Lane: HTTP2PoolDelegate {
         if verdict.drainsConnection { replaceConnections(of: target) }
         var settlement = Settlement(
             outcome: .failed, reason: verdict.reason, detail: verdict.detail, status: status,
-            tokenAction: verdict.tokenAction, gatewayTime: verdict.gatewayTime)
+            tokenAction: verdict.tokenAction, gatewayTime: verdict.gatewayTime,
+            countsForFuse: verdict.countsForFuse)
         switch verdict.course {
         case .final(let outcome):
             settlement.outcome = outcome

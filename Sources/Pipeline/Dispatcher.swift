@@ -59,6 +59,9 @@ public struct DispatcherSettings: Sendable {
     public var apnsConnections = 2...10
     /// Connections per origin and lane: the process's bounds for FCM.
     public var fcmConnections = 2...4
+    /// Through which gateway an install is reached that could be reached through several: the
+    /// first one that is configured. What is not named comes last.
+    public var gatewayPreference = Gateway.allCases
     /// A look-up older than this is repeated before a request is written: at most one second, by
     /// which time nobody else's push may start any more.
     public var lookUpAge = TimeSpan.seconds(1)
@@ -91,7 +94,7 @@ extension DispatcherSettings {
     fileprivate var inputTopics: [String] { eventTopics.map(\.name) + waitingTopics }
 
     /// What is written.
-    fileprivate var outputTopics: [String] {
+    internal var outputTopics: [String] {
         [resultsTopic, invalidationsTopic, deadLettersTopic] + waitingTopics
     }
 }
@@ -282,7 +285,7 @@ public final class Dispatcher: Sendable {
 
 extension LaneSettings {
     /// A lane's share; nil when the committer does not know a topic.
-    fileprivate init?(
+    internal init?(
         _ settings: DispatcherSettings, counts: [String: Int32], committer: Committer
     ) {
         guard let results = committer.topic(settings.resultsTopic),
@@ -312,7 +315,8 @@ extension LaneSettings {
             waitingTopics: waitingTopics, tiers: RetryTiers(divisor: settings.retryDivisor),
             deadLettersKeepPartition: (counts[settings.deadLettersTopic] ?? 0) >= most,
             group: settings.group.groupID, configurationHash: settings.configurationHash,
-            replica: settings.replica, lookUpAge: min(settings.lookUpAge, .seconds(1)),
+            replica: settings.replica, gatewayPreference: settings.gatewayPreference,
+            lookUpAge: min(settings.lookUpAge, .seconds(1)),
             streamPatience: settings.streamPatience)
     }
 }

@@ -118,7 +118,7 @@ extension Lane: TokenIndexDelegate {
         if dropped > 0 { alarms.addressesDropped(dropped) }
         event.fannedOutAt = loop.wall
         let stems = writeStems(of: event)
-        for address in addresses where envelope.addresses(address, event.routed?.route) {
+        for address in chosen(addresses, for: event) {
             let target = targets.take()
             target.event = event
             target.address = address
@@ -181,6 +181,7 @@ extension Lane: TokenIndexDelegate {
         _ app: LaneApp
     ) {
         guard let address = target.address else { return }
+        if address.isQuarantined { return settleQuarantined(target) }
         if let reason = suppression(of: address, by: event.routed) {
             return settle(target, Settlement(outcome: .suppressed, reason: reason))
         }
@@ -214,7 +215,53 @@ extension Lane: TokenIndexDelegate {
         }
         target.address = current
         target.lookedUpAt = time
+        if current.isQuarantined { return settleQuarantined(target) }
         send(target)
+    }
+
+    /// A tripped fuse holds a verdict on the token back.
+    private func settleQuarantined(_ target: TargetInFlight) {
+        settle(target, Settlement(outcome: .suppressed, reason: .quarantined))
+    }
+}
+
+// MARK: - One push for an install
+
+extension Lane {
+    /// The addresses that are meant, of each install only one: what could be reached through
+    /// several gateways is reached through the preferred one of those that are configured.
+    private func chosen(_ addresses: [DeviceAddress], for event: EventInFlight) -> [DeviceAddress] {
+        guard let envelope = event.envelope, let app = event.app else { return [] }
+        let meant = addresses.filter { envelope.addresses($0, event.routed?.route) }
+        // Only an instance makes a second address of one kind possible.
+        guard meant.count > 1, meant.contains(where: \.isInstance) else { return meant }
+        var best: [String: DeviceAddress] = [:]
+        for address in meant {
+            let place = Self.place(of: address)
+            guard let other = best[place], !isPreferred(address, over: other, app) else {
+                best[place] = address
+                continue
+            }
+        }
+        return meant.filter { best[Self.place(of: $0)] === $0 }
+    }
+
+    /// What one push is enough for: a kind on an install.
+    private static func place(of address: DeviceAddress) -> String {
+        "\(address.installID)/\(address.kind)"
+    }
+
+    private func isPreferred(
+        _ address: DeviceAddress, over other: DeviceAddress, _ app: LaneApp
+    ) -> Bool {
+        func rank(_ address: DeviceAddress) -> (Int, Int, Int64) {
+            let isUsable =
+                app.bulkhead(address.gateway, address.environment) != nil
+                && !address.isQuarantined
+            let place = settings.gatewayPreference.firstIndex(of: address.gateway)
+            return (isUsable ? 0 : 1, place ?? .max, -address.registeredAt.value)
+        }
+        return rank(address) < rank(other)
     }
 }
 

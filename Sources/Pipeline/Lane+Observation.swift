@@ -15,6 +15,10 @@ extension Lane {
         metrics.targetsInFlight.set(targets.count)
         metrics.recordBytes.set(recordBytes)
         for observer in poolObservers { observer.observe() }
+        for bulkhead in apps.lazy.flatMap(\.bulkheads) where bulkhead.answersUncounted > 0 {
+            index.count(answers: bulkhead.answersUncounted, for: bulkhead.fuse)
+            bulkhead.answersUncounted = 0
+        }
         observeLag()
     }
 

@@ -65,7 +65,8 @@ internal final class LaneBuilder {
                 alpn: ["h2"])
             app.add(
                 bulkhead(
-                    app, .apns, environment, pool, .apns(renderer, credential)))
+                    app, .apns, environment, "\(credential.teamID).\(credential.keyID)", pool,
+                    .apns(renderer, credential)))
         }
     }
 
@@ -86,15 +87,17 @@ internal final class LaneBuilder {
             connectionsMin: share(plan.dispatcher.fcmConnections.lowerBound),
             connectionsMax: share(plan.dispatcher.fcmConnections.upperBound))
         let pool = try pool(for: fcm.endpoint, credential: "", policy, alpn: ["h2"])
-        app.add(bulkhead(app, .fcm, .none, pool, .fcm(renderer, accessTokens)))
+        let account = fcm.tokens.credential.account.clientEmail
+        app.add(bulkhead(app, .fcm, .none, account, pool, .fcm(renderer, accessTokens)))
     }
 
     private func bulkhead(
-        _ app: LaneApp, _ gateway: Gateway, _ environment: GatewayEnvironment, _ pool: PoolPace,
-        _ sender: Bulkhead.Sender
+        _ app: LaneApp, _ gateway: Gateway, _ environment: GatewayEnvironment,
+        _ credential: String, _ pool: PoolPace, _ sender: Bulkhead.Sender
     ) -> Bulkhead {
         Bulkhead(
-            app: app.name, gateway: gateway, environment: environment, pace: pool, sender: sender,
+            app: app.name, gateway: gateway, environment: environment, credential: credential,
+            pace: pool, sender: sender,
             metrics: BulkheadMetrics(
                 plan.registry, app: app.name, gateway: gateway, environment: environment),
             inFlightMax: share(plan.dispatcher.inFlightPerBulkhead),

@@ -34,6 +34,8 @@ internal struct LaneSettings: Sendable {
     var configurationHash: String
     var replica: String
 
+    /// Through which gateway an install is reached that could be reached through several.
+    var gatewayPreference: [Gateway]
     /// A look-up older than this is repeated before a request is written.
     var lookUpAge: TimeSpan
     /// How long after a look-up without an answer it is asked again.

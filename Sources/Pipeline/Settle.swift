@@ -70,6 +70,10 @@ extension Lane {
             address, verdict: verdict, reason: settlement.reason?.rawValue ?? "other",
             origin: .gateway, asOf: asOf)
         record.gatewayTime = settlement.gatewayTime
+        if settlement.countsForFuse, let fuse = target.bulkhead?.fuse {
+            record.credential = fuse.credential
+            if let fuseID = index.trippedFuses[fuse] { record = record.held(by: fuseID) }
+        }
         record.eventID = target.event?.envelope?.id
         record.resultID = target.resultID.text
         let key = outbox.bytes { bytes in address.withAddressID { bytes.append($0) } }

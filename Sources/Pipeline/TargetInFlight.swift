@@ -25,6 +25,8 @@ internal struct Settlement {
     var tokenAction: TokenAction = .none
     /// The gateway's own time of a verdict.
     var gatewayTime: UnixMillis?
+    /// Whether a misconfiguration could cause the verdict, so that the fuse counts it.
+    var countsForFuse = false
 }
 
 /// One target in flight. Loop-confined; reused.

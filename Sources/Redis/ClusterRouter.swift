@@ -79,6 +79,18 @@ internal final class ClusterRouter: RedisNodeOwner {
     /// The masters that are connected.
     var connected: [RedisNode] { nodes.filter { $0.usable != nil } }
 
+    /// The first slot of each node that the table names.
+    var slotsOfServers: [RedisSlot] {
+        var isNamed = [Bool](repeating: false, count: nodes.count)
+        var slots: [RedisSlot] = []
+        for slot in 0..<RedisSlot.count where table[slot] != Self.nobody {
+            guard !isNamed[Int(table[slot])] else { continue }
+            isNamed[Int(table[slot])] = true
+            slots.append(RedisSlot(number: UInt16(slot)))
+        }
+        return slots
+    }
+
     var pendingCount: Int { nodes.reduce(0) { $0 + $1.pendingCount } }
 
     /// Whether every slot has a master that is connected.

@@ -115,6 +115,11 @@ public final class RedisClient {
         return count
     }
 
+    /// A slot of each server that serves any, by which a command without a key is sent to it.
+    public var slotsOfServers: [RedisSlot] {
+        direct != nil ? [RedisSlot(number: 0)] : cluster?.slotsOfServers ?? []
+    }
+
     private static func send(
         _ arguments: [String], on connection: RedisConnection,
         to handler: any RedisReplyHandler, _ tag: UInt64

@@ -142,7 +142,7 @@ extension DeviceAddress {
 
     /// Reads the stored form; nil when it is not one.
     internal convenience init?(
-        id: UnsafeRawBufferPointer, stored: UnsafeRawBufferPointer
+        id: UnsafeRawBufferPointer, stored: UnsafeRawBufferPointer, isQuarantined: Bool = false
     ) {
         let storage = [UInt8](unsafeUninitializedCapacity: id.count + stored.count) {
             target, used in
@@ -151,7 +151,14 @@ extension DeviceAddress {
             UnsafeMutableRawBufferPointer(rebasing: raw[id.count...]).copyMemory(from: stored)
             used = id.count + stored.count
         }
-        self.init(storage: storage, base: id.count)
+        self.init(storage: storage, base: id.count, isQuarantined: isQuarantined)
+    }
+
+    /// The same address, not to be sent to.
+    internal var quarantined: DeviceAddress {
+        DeviceAddress(
+            storage: storage, base: base, ends: ends, present: present, gateway: gateway,
+            environment: environment, permission: permission, isQuarantined: true)
     }
 
     /// The same address under another user.
@@ -181,16 +188,17 @@ extension DeviceAddress {
     private convenience init(copying other: DeviceAddress) {
         self.init(
             storage: other.storage, base: other.base, ends: other.ends, present: other.present,
-            gateway: other.gateway, environment: other.environment, permission: other.permission)
+            gateway: other.gateway, environment: other.environment, permission: other.permission,
+            isQuarantined: other.isQuarantined)
     }
 
-    private convenience init?(storage: [UInt8], base: Int) {
+    private convenience init?(storage: [UInt8], base: Int, isQuarantined: Bool = false) {
         let header = storage.withUnsafeBytes { DeviceHeader($0, base: base) }
         guard let header else { return nil }
         self.init(
             storage: storage, base: base, ends: header.ends, present: header.present,
             gateway: header.gateway, environment: header.environment,
-            permission: header.permission)
+            permission: header.permission, isQuarantined: isQuarantined)
     }
 
     private static func write(_ fields: DeviceFields, to writer: ByteWriter) {

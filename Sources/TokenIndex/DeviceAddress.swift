@@ -22,10 +22,13 @@ public final class DeviceAddress: Sendable {
     public let environment: GatewayEnvironment
     /// What the user allowed on the device.
     public let permission: DevicePermission
+    /// Whether a tripped fuse holds a verdict on its token back: it must not be sent to.
+    public let isQuarantined: Bool
 
     internal init(
         storage: [UInt8], base: Int, ends: [15 of UInt32], present: UInt32,
-        gateway: Gateway, environment: GatewayEnvironment, permission: DevicePermission
+        gateway: Gateway, environment: GatewayEnvironment, permission: DevicePermission,
+        isQuarantined: Bool
     ) {
         self.storage = storage
         self.base = base
@@ -34,6 +37,7 @@ public final class DeviceAddress: Sendable {
         self.gateway = gateway
         self.environment = environment
         self.permission = permission
+        self.isQuarantined = isQuarantined
     }
 }
 
@@ -55,6 +59,8 @@ extension DeviceAddress {
     public var kind: String { idPart(2) ?? "alert" }
     /// Tells several addresses of one kind apart.
     public var instance: String? { idPart(3) }
+    /// Whether there may be others of its kind on the install.
+    public var isInstance: Bool { idRange(3) != nil }
 
     /// The user that the install belongs to; nil when nobody is logged in.
     public var userID: String? { text(.userID) }

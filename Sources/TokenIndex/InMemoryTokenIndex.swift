@@ -8,12 +8,22 @@ internal import Synchronization
 
 /// A process-wide store that makes readers and writers.
 public final class InMemoryTokenIndex: Sendable {
-    private let state = Mutex(IndexState())
+    private let state: Mutex<IndexState>
     private let complete = Atomic<Bool>(false)
     private let time: any TimeSource
+    private let staleness: StalenessPolicy
 
     /// An empty store. Look-ups wait until it is marked complete.
-    public init(time: any TimeSource = SystemTime.shared) { self.time = time }
+    public init(
+        time: any TimeSource = SystemTime.shared, staleness: StalenessPolicy = .never,
+        fusePolicy: FusePolicy = FusePolicy()
+    ) {
+        self.time = time
+        self.staleness = staleness
+        var state = IndexState()
+        state.fusePolicy = fusePolicy
+        self.state = Mutex(state)
+    }
 
     /// Says whether everything that the topics hold has been applied once.
     public func mark(complete isComplete: Bool) {
@@ -39,8 +49,19 @@ public final class InMemoryTokenIndex: Sendable {
     /// Applies a change at once.
     @discardableResult
     public func apply(_ change: IndexChange, at position: TopicPosition) -> ChangeResult {
+        applyNoticing(change, at: position).result
+    }
+
+    /// Applies a change at once and says what else came of it.
+    public func applyNoticing(
+        _ change: IndexChange, at position: TopicPosition
+    ) -> (result: ChangeResult, notices: [IndexNotice]) {
         let now = time.wall
-        return state.withLock { $0.apply(change, at: position, now: now) }
+        return state.withLock { state in
+            var notices: [IndexNotice] = []
+            let result = state.apply(change, at: position, now: now, notices: &notices)
+            return (result, notices)
+        }
     }
 
     /// A user's addresses at this moment, and how many over the limit were left out.
@@ -48,24 +69,100 @@ public final class InMemoryTokenIndex: Sendable {
         app: String, userID: String, limit: Int = IndexLimits.addressesPerUser
     ) -> (addresses: [DeviceAddress], dropped: Int) {
         var found = NewestAddresses(limit: limit)
-        state.withLock { $0.addresses(of: userID, app: app, into: &found) }
+        let now = time.wall
+        state.withLock {
+            $0.addresses(of: userID, app: app, staleness, at: now, into: &found)
+        }
         let addresses = found.finish()
         return (addresses, found.dropped)
+    }
+
+    fileprivate var trippedFuses: [FuseName: String] {
+        let tripped = state.withLock { $0.fuses.tripped }
+        return Dictionary(tripped.map { ($0.name, $0.id) }, uniquingKeysWith: { first, _ in first })
+    }
+
+    fileprivate func count(answers: Int, for name: FuseName) {
+        let now = time.wall
+        state.withLock { $0.count(answers: answers, for: name, at: now) }
+    }
+
+    /// Lends the whole state.
+    internal func withState<Value: Sendable>(_ body: (inout IndexState) -> Value) -> Value {
+        state.withLock { body(&$0) }
+    }
+}
+
+// MARK: - Operations
+
+extension InMemoryTokenIndex: IndexOperations {
+    /// Everything that is known of a user's addresses.
+    public func reports(app: String, userID: String) -> [AddressReport] {
+        state.withLock { state in
+            let list = state.users[IndexState.UserKey(app: app, userID: userID)] ?? [:]
+            return list.keys.sorted().compactMap { state.installs[$0.install]?.report($0) }
+        }
+    }
+
+    /// Counts over the whole index.
+    public func statistics(progress: (Int) -> Void = { _ in }) -> IndexStatistics {
+        state.withLock { state in
+            var statistics = IndexStatistics()
+            for install in state.installs.values {
+                statistics.add(install: install.addresses.keys.compactMap { install.report($0) })
+            }
+            return statistics
+        }
+    }
+
+    /// The fuses that wait for somebody to settle them.
+    public func fuses() -> [TrippedFuse] { state.withLock { $0.fuses.tripped } }
+
+    /// The records for `push.invalidations` that settle a fuse.
+    public func records(
+        settling fuseID: String, _ settlement: FuseSettlement
+    ) throws(IndexOperationError) -> [InvalidationRecord] {
+        let records = state.withLock { state -> [InvalidationRecord]? in
+            guard let fuse = state.fuses.tripped.first(where: { $0.id == fuseID }) else {
+                return nil
+            }
+            return state.fuses.held(by: fuse.name).map { id in
+                let report = state.installs[id.install]?.report(id)
+                return AddressReport.settling(report, id, fuse, settlement)
+            }
+        }
+        guard let records else { throw .noSuchFuse(fuseID) }
+        return records
+    }
+
+    /// What forgetting a user takes.
+    public func forgetting(app: String, userID: String, at now: UnixMillis) -> ForgottenUser {
+        ForgottenUser(
+            app: app, userID: userID, addresses: reports(app: app, userID: userID), asOf: now)
+    }
+
+    /// Removes a user from the store.
+    public func erase(_ user: ForgottenUser) {
+        let now = time.wall
+        state.withLock { $0.erase(user, now: now) }
     }
 }
 
 private final class InMemoryWriter: IndexWriter {
     var delegate: (any IndexWriterDelegate)?
     private let store: InMemoryTokenIndex
+    private var partitions: [IndexTopicPartition] = []
 
     init(store: InMemoryTokenIndex) { self.store = store }
 
     func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64) {
-        let result = store.apply(change, at: position)
+        let (result, notices) = store.applyNoticing(change, at: position)
+        for notice in notices { delegate?.noticed(notice) }
         delegate?.changeFinished(tag: tag, result)
     }
 
     func assign(_ partitions: [IndexTopicPartition], of total: Int) {
+        self.partitions = partitions
         delegate?.applyFrom(
             partitions.map {
                 IndexTopicPosition(topic: $0.topic, partition: $0.partition, nextOffset: 0)
@@ -77,7 +174,13 @@ private final class InMemoryWriter: IndexWriter {
         delegate?.markersWritten()
     }
 
-    func renew(_ positions: [IndexTopicPosition]) {}
+    func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {}
+
+    func rebuild() {
+        store.mark(complete: false)
+        store.withState { $0.removeAll() }
+        assign(partitions, of: partitions.count)
+    }
 
     func stop() { delegate = nil }
 }
@@ -110,6 +213,10 @@ private final class InMemoryReader: TokenIndex, TurnEndHandler {
     var readiness: IndexReadiness {
         store.isComplete ? .ready : .incomplete("the topics have not been read to their end yet")
     }
+
+    var trippedFuses: [FuseName: String] { store.trippedFuses }
+
+    func count(answers: Int, for name: FuseName) { store.count(answers: answers, for: name) }
 
     func lookUp(app: String, userID: String, tag: UInt64) {
         if lookUps.count < IndexLimits.lookUpsOpen {

@@ -29,6 +29,8 @@ public struct IndexInput: Sendable {
     /// The record's value; nil for null.
     public var value: [UInt8]?
 
+    internal var byteCount: Int { (key?.count ?? 0) + (value?.count ?? 0) }
+
     /// A record.
     public init(topic: IndexTopic, position: TopicPosition, key: [UInt8]?, value: [UInt8]?) {
         self.topic = topic
@@ -50,6 +52,8 @@ public enum IndexBuilderEvent: Sendable {
     case unreadable(IndexTopic, TopicPosition, RecordError)
     /// A record cannot be stored and was skipped.
     case refused(IndexTopic, TopicPosition, String)
+    /// Something came up that others should know.
+    case noticed(IndexNotice)
 }
 
 /// How far a builder is.
@@ -70,6 +74,7 @@ public final class IndexBuilder: Sendable {
         case assign([IndexTopicPartition], total: Int)
         case feed([IndexInput], epoch: UInt64)
         case caughtUp(epoch: UInt64)
+        case rebuild(epoch: UInt64)
         case stop
     }
 
@@ -103,13 +108,18 @@ public final class IndexBuilder: Sendable {
     /// Feeds records in the order of their offsets; false when enough is waiting already, and
     /// then nothing was taken.
     public func feed(_ batch: [IndexInput], epoch: UInt64) -> Bool {
-        guard shared.reserve(batch.count) else { return false }
+        guard shared.reserve(batch) else { return false }
         mailbox.post(.feed(batch, epoch: epoch))
         return true
     }
 
-    /// Every partition has been read to where it ended when reading began.
+    /// Every partition has been read to its end. The first time in an epoch it completes the
+    /// index; say it again now and then while it is so, for what look-ups show is trusted only for
+    /// a while.
     public func caughtUp(epoch: UInt64) { mailbox.post(.caughtUp(epoch: epoch)) }
+
+    /// The topics are not those that were applied before: everything is read from their start.
+    public func rebuild(epoch: UInt64) { mailbox.post(.rebuild(epoch: epoch)) }
 
     /// How far the builder is.
     public var progress: IndexProgress { shared.progress.withLock { $0 } }
@@ -126,26 +136,32 @@ public final class IndexBuilder: Sendable {
 private final class BuilderSharing: Sendable {
     let progress = Mutex(IndexProgress())
     private let queued = Atomic<Int>(0)
+    private let bytes = Atomic<Int>(0)
     private let isRefusing = Atomic<Bool>(false)
 
-    func reserve(_ count: Int) -> Bool {
-        if queued.load(ordering: .relaxed) >= IndexLimits.recordsQueued {
+    func reserve(_ batch: [IndexInput]) -> Bool {
+        if isFull(at: 1) {
             isRefusing.store(true, ordering: .sequentiallyConsistent)
             // The queue may have drained before it saw the flag.
-            if queued.load(ordering: .sequentiallyConsistent) >= IndexLimits.recordsQueued {
-                return false
-            }
+            if isFull(at: 1) { return false }
             isRefusing.store(false, ordering: .sequentiallyConsistent)
         }
-        queued.add(count, ordering: .sequentiallyConsistent)
+        let size = batch.reduce(0) { $0 + $1.byteCount }
+        queued.add(batch.count, ordering: .sequentiallyConsistent)
+        bytes.add(size, ordering: .sequentiallyConsistent)
         return true
     }
 
     /// Returns whether somebody waits for the room that is there now.
-    func release(_ count: Int) -> Bool {
-        let left = queued.subtract(count, ordering: .sequentiallyConsistent).newValue
-        return left <= IndexLimits.recordsQueued / 2
-            && isRefusing.exchange(false, ordering: .sequentiallyConsistent)
+    func release(_ count: Int, bytes size: Int) -> Bool {
+        queued.subtract(count, ordering: .sequentiallyConsistent)
+        bytes.subtract(size, ordering: .sequentiallyConsistent)
+        return !isFull(at: 2) && isRefusing.exchange(false, ordering: .sequentiallyConsistent)
+    }
+
+    private func isFull(at fraction: Int) -> Bool {
+        queued.load(ordering: .sequentiallyConsistent) >= IndexLimits.recordsQueued / fraction
+            || bytes.load(ordering: .sequentiallyConsistent) >= IndexLimits.bytesQueued / fraction
     }
 
     var waiting: Int { queued.load(ordering: .relaxed) }
@@ -162,6 +178,7 @@ private final class BuilderWork: IndexWriterDelegate {
         var topic: IndexTopic
         var position: TopicPosition
         var epoch: UInt64
+        var bytes: Int
         /// Changes of the record that follow the one in progress.
         var rest: ArraySlice<IndexChange> = []
         /// The position that they are applied at: its timestamp is the one that the record means.
@@ -183,6 +200,10 @@ private final class BuilderWork: IndexWriterDelegate {
     private var applied: UInt64 = 0
     private var skipped: UInt64 = 0
     private var isPumping = false
+    /// Whether this epoch was read to the end once.
+    private var isMarked = false
+    /// When everything there was had been applied.
+    private var atEndAt = UnixMillis(0)
     private lazy var renewTimer = LoopTimer { [unowned self] in renew() }
 
     init(
@@ -206,9 +227,10 @@ private final class BuilderWork: IndexWriterDelegate {
                 if epoch == self.epoch {
                     for input in batch { items.append(.record(input)) }
                 } else {
-                    release(batch.count)
+                    release(batch.count, bytes: batch.reduce(0) { $0 + $1.byteCount })
                 }
             case .caughtUp(let epoch): if epoch == self.epoch { items.append(.end) }
+            case .rebuild(let epoch): if epoch == self.epoch { writer.rebuild() }
             case .stop: stop()
             }
         }
@@ -233,8 +255,14 @@ private final class BuilderWork: IndexWriterDelegate {
             switch items[nextItem] {
             case .record(let input): take(input)
             case .end:
-                guard running.isEmpty else { return }
-                writer.mark(positions)
+                if isMarked {
+                    if running.isEmpty { atEndAt = loop.wall }
+                } else {
+                    guard running.isEmpty else { return }
+                    isMarked = true
+                    atEndAt = loop.wall
+                    writer.mark(positions)
+                }
             }
             nextItem += 1
         }
@@ -253,7 +281,8 @@ private final class BuilderWork: IndexWriterDelegate {
         nextTag += 1
         let tag = nextTag
         running[tag] = Running(
-            topic: input.topic, position: input.position, epoch: epoch, applied: input.position)
+            topic: input.topic, position: input.position, epoch: epoch, bytes: input.byteCount,
+            applied: input.position)
         do throws(RecordError) {
             let (changes, timestamp) = try decode(input)
             running[tag]?.rest = changes[...]
@@ -326,19 +355,20 @@ private final class BuilderWork: IndexWriterDelegate {
             let place = IndexTopicPartition(change.topic, change.position.partition)
             trackers[place]?.finished(change.position.offset)
         }
-        release(1)
+        release(1, bytes: change.bytes)
     }
 
-    private func release(_ count: Int) {
-        if shared.release(count) { report(.roomAvailable) }
+    private func release(_ count: Int, bytes: Int) {
+        if shared.release(count, bytes: bytes) { report(.roomAvailable) }
     }
 
     // MARK: - Positions
 
     func applyFrom(_ positions: [IndexTopicPosition]) {
         epoch += 1
-        let dropped = items[nextItem...].reduce(0) {
-            if case .record = $1 { $0 + 1 } else { $0 }
+        isMarked = false
+        let dropped = items[nextItem...].compactMap { item in
+            if case .record(let input) = item { input.byteCount } else { nil }
         }
         items.removeAll(keepingCapacity: true)
         nextItem = 0
@@ -348,10 +378,12 @@ private final class BuilderWork: IndexWriterDelegate {
                 AppliedOffsets(next: position.nextOffset)
         }
         report(.readFrom(positions, epoch: epoch))
-        release(dropped)
+        release(dropped.count, bytes: dropped.reduce(0, +))
     }
 
     func markersWritten() { report(.complete) }
+
+    func noticed(_ notice: IndexNotice) { report(.noticed(notice)) }
 
     private var positions: [IndexTopicPosition] {
         trackers.map { place, tracker in
@@ -362,7 +394,7 @@ private final class BuilderWork: IndexWriterDelegate {
 
     private func renew() {
         let positions = positions
-        writer.renew(positions)
+        writer.renew(positions, asOf: atEndAt)
         shared.progress.withLock { [applied, skipped] in
             $0 = IndexProgress(
                 positions: positions, waiting: shared.waiting, applied: applied, skipped: skipped)

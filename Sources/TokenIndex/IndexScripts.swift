@@ -3,15 +3,17 @@
 //
 // The state of an install is packed into one field: r revision, o owner {time, address id, user},
 // a addresses. Of an address: p f q partition, offset and time of the last record, e newest time,
-// l live, v version, g registered_at, k token slot, h held, bg bi bound claim, vp vf vq vk va vh
-// verdict, u user it is listed under, x users it has to be unlinked from, s slots it left, n it
-// has to be listed anew, w not live since. `InstallState` is the same in Swift.
+// l live, v version, g registered_at, y last seen, k token slot, h held, bg bi bound claim, vp vf
+// vq vk va vh verdict, vr its reason, vo what it would be without the fuse, vi the fuse, u user it
+// is listed under, c with which standing, x users it has to be unlinked from, s slots it left, n
+// it has to be listed anew, w not live since. `InstallState` is the same in Swift.
 
 internal import Redis
 
 internal enum IndexScripts {
     /// ARGV: now, span, id, partition, offset, time, live, version, registered_at, slot, has user,
-    /// user, stored address, addresses per install. Returns a plan, `full` or `outdated`.
+    /// user, stored address, addresses per install, last seen. Returns a plan, `full` or
+    /// `outdated`.
     static let register = RedisScript(
         prelude + """
             local id, live = ARGV[3], ARGV[7] == '1'
@@ -28,16 +30,15 @@ internal enum IndexScripts {
             S.a[id] = a
             if live then
               local version, slot = tonumber(ARGV[8]), ARGV[10]
-              if a.l and version < a.v then
-                save()
-                return {'outdated'}
-              end
+              -- Listed again all the same: it may be the repetition after a loss.
+              if a.l and version < a.v then return plan(id, 'outdated') end
               if a.k ~= slot then
                 if a.k then add(a.s, a.k) end
                 remove(a.s, slot)
                 a.h, a.bg, a.bi = false, nil, nil
               end
               a.l, a.v, a.g, a.k, a.w = true, version, tonumber(ARGV[9]), slot, nil
+              a.y = tonumber(ARGV[15])
               a.e = math.max(a.e or q, q)
               local o = S.o
               if not o or not less(a.e, id, o[1], o[2]) then
@@ -61,13 +62,13 @@ internal enum IndexScripts {
             local known = a.l and a.k == slot and not (a.bg and less(cg, ci, a.bg, a.bi))
             if known and (ci == id or less(a.g, id, cg, ci)) then
               a.h, a.bg, a.bi = ci == id, cg, ci
-              -- Listed before this record was lost and made again, perhaps.
-              if not a.h and S.o and S.o[3] then add(a.x, S.o[3]) end
             end
             return plan(id)
             """)
 
-    /// ARGV: now, span, id, partition, offset, time, verdict, as_of, token hash or nothing.
+    /// ARGV: now, span, id, partition, offset, time, verdict, as_of, token hash or nothing, reason,
+    /// held verdict or nothing, fuse or nothing. The plan's word is `blocked` when the verdict
+    /// keeps the address from being sent to.
     static let judge = RedisScript(
         prelude + """
             local id, kind, asof, hash = ARGV[3], ARGV[7], tonumber(ARGV[8]), ARGV[9]
@@ -78,8 +79,9 @@ internal enum IndexScripts {
               asof = math.max(asof, a.va)
             end
             a.vp, a.vf, a.vq, a.vk, a.va, a.vh = p, f, q, kind, asof, hash
+            a.vr, a.vo, a.vi = ARGV[10], ARGV[11], ARGV[12]
             S.a[id] = a
-            return plan(id)
+            return plan(id, a.l and blocked(a) and 'blocked' or 'ok')
             """)
 
     /// ARGV: now, span, revision. Everything that the plan of that revision asked for is done.
@@ -133,68 +135,43 @@ internal enum IndexScripts {
         return 1
         """)
 
-    /// KEYS: user, unlinked. ARGV: id, revision, span.
+    /// KEYS: user, unlinked, further addresses. ARGV: id, revision, span.
     static let unlink = RedisScript(
         newer + """
             local id, r = ARGV[1], tonumber(ARGV[2])
             if newer(r) then return 0 end
             redis.call('HDEL', KEYS[1], id)
+            if redis.call('HDEL', KEYS[3], id) == 1 and redis.call('EXISTS', KEYS[3]) == 0 then
+              redis.call('HDEL', KEYS[1], '')
+            end
             redis.call('HSET', KEYS[2], id, ARGV[2])
             redis.call('PEXPIRE', KEYS[2], ARGV[3])
             return 1
             """)
 
-    /// KEYS: user, unlinked. ARGV: id, revision, stored address.
+    /// KEYS: user, unlinked, further addresses. ARGV: id, revision, entry, how many addresses lie
+    /// in the first key. The empty field of the first key says that there are further ones.
     static let link = RedisScript(
         newer + """
             local id, r = ARGV[1], tonumber(ARGV[2])
             if newer(r) then return 0 end
-            redis.call('HSET', KEYS[1], id, ARGV[2] .. ':' .. ARGV[3])
+            local key = KEYS[1]
+            if redis.call('HEXISTS', key, id) == 0
+              and redis.call('HLEN', key) >= tonumber(ARGV[4]) then
+              redis.call('HSET', key, '', '+')
+              key = KEYS[3]
+            elseif redis.call('HEXISTS', KEYS[3], id) == 1 then
+              key = KEYS[3]
+            end
+            redis.call('HSET', key, id, ARGV[2] .. ':' .. ARGV[3])
             redis.call('HDEL', KEYS[2], id)
             return 1
             """)
 
-    /// KEYS: marker. ARGV: how many partitions both topics have, fields, positions.
-    static let mark = RedisScript(
-        """
-        local n = (#ARGV - 1) / 2
-        local fields = {}
-        for i = 1, n do
-          fields[2 * i - 1] = ARGV[1 + i]
-          fields[2 * i] = ARGV[1 + n + i]
-        end
-        redis.call('HSET', KEYS[1], unpack(fields))
-        local known = redis.call('HLEN', KEYS[1]) - redis.call('HEXISTS', KEYS[1], 'c')
-        if known >= tonumber(ARGV[1]) then redis.call('HSET', KEYS[1], 'c', '1') end
-        return 1
-        """)
-
-    /// KEYS: marker. ARGV: fields, what they should hold, what they hold from now on. A marker
-    /// that is not as it should be is no longer trusted and keeps what it holds. It runs for every
-    /// bucket every second: one call reads all fields, and only those that move are written.
-    static let renew = RedisScript(
-        """
-        local n = #ARGV / 3
-        local held = redis.call('HMGET', KEYS[1], unpack(ARGV, 1, n))
-        local moved = {}
-        for i = 1, n do
-          local expected, next = ARGV[n + i], ARGV[2 * n + i]
-          if held[i] ~= expected then
-            redis.call('HDEL', KEYS[1], 'c')
-            return 0
-          end
-          if next ~= expected then
-            moved[#moved + 1] = ARGV[i]
-            moved[#moved + 1] = next
-          end
-        end
-        if #moved > 0 then redis.call('HSET', KEYS[1], unpack(moved)) end
-        return 1
-        """)
-
-    private static let newer = """
+    static let newer = """
         local function newer(r)
           local u = redis.call('HGET', KEYS[1], ARGV[1])
+            or redis.call('HGET', KEYS[3], ARGV[1])
           if u and tonumber(u:match('^%d+')) > r then return true end
           local x = redis.call('HGET', KEYS[2], ARGV[1])
           return x and tonumber(x) > r
@@ -203,7 +180,7 @@ internal enum IndexScripts {
         """
 
     /// KEYS: install. Numbers stay below 2^53: milliseconds and offsets do.
-    private static let prelude = """
+    static let prelude = """
         local key, now, span = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
         local raw = redis.call('HGET', key, 's')
         local S = raw and cmsgpack.unpack(raw) or {r = 0, a = {}}
@@ -240,16 +217,29 @@ internal enum IndexScripts {
           end
           redis.call('PEXPIRE', key, span)
         end
-        local function plan(own)
+        local standings = {
+          invalidate = 'i', suspend = 's', quarantine = 'q', stale = 'o', forget = 'f'}
+        local function standing(a)
+          if not a.h then return 'd' end
+          return blocked(a) and standings[a.vk] or 'a'
+        end
+        local function entry(id, a)
+          local stored = ''
+          if a.u and (a.c == 'a' or a.c == 'q') then
+            stored = redis.call('HGET', key, 'p:' .. id) or ''
+          end
+          return {id, a.u and 1 or 0, a.u or '', a.u and a.c or '', stored, a.x, a.s}
+        end
+        local function plan(own, word)
           local user = S.o and S.o[3] or nil
           local todo, unclean = {}, 0
           for id, a in pairs(S.a) do
-            local target = nil
-            if a.l and a.h and not blocked(a) then target = user end
-            if a.u ~= target then
-              if a.u then add(a.x, a.u) end
+            local target, code = nil, nil
+            if a.l and user then target, code = user, standing(a) end
+            if a.u ~= target or a.c ~= code then
+              if a.u and a.u ~= target then add(a.x, a.u) end
               if id ~= own then a.n = true end
-              a.u = target
+              a.u, a.c = target, code
             end
             if target then remove(a.x, target) end
             if a.n or #a.x > 0 or #a.s > 0 then unclean = 1 end
@@ -257,12 +247,8 @@ internal enum IndexScripts {
           end
           save()
           local held = S.a[own] and S.a[own].h and 1 or 0
-          local out = {'ok', string.format('%.0f', S.r), held, unclean}
-          for _, id in ipairs(todo) do
-            local a = S.a[id]
-            local stored = a.u and redis.call('HGET', key, 'p:' .. id) or ''
-            out[#out + 1] = {id, a.u and 1 or 0, a.u or '', stored or '', a.x, a.s}
-          end
+          local out = {word or 'ok', string.format('%.0f', S.r), held, unclean}
+          for _, id in ipairs(todo) do out[#out + 1] = entry(id, S.a[id]) end
           return out
         end
 

@@ -1,5 +1,5 @@
-// The whole index as one value: installs, token slots and the users' lists. Pure; every change is
-// applied completely before the next one is looked at.
+// The whole index as one value: installs, token slots, the users' lists and the fuses. Pure; every
+// change is applied completely before the next one is looked at.
 
 internal import Base
 
@@ -10,31 +10,58 @@ internal struct IndexState {
         var leftAt: UnixMillis?
     }
 
-    private struct UserKey: Hashable {
+    struct UserKey: Hashable {
         var app: String
         var userID: String
     }
 
-    private var installs: [String: InstallState] = [:]
-    private var slots: [TokenSlot: Slot] = [:]
-    private var users: [UserKey: [AddressID: DeviceAddress]] = [:]
-    private var changesUntilSweep = Self.sweepInterval
-
-    func addresses(of userID: String, app: String, into found: inout NewestAddresses) {
-        guard let list = users[UserKey(app: app, userID: userID)] else { return }
-        for address in list.values { found.insert(address) }
+    /// An address in a user's list.
+    struct Listed {
+        var address: DeviceAddress
+        var standing: AddressStanding
     }
 
-    /// How many addresses are listed, over all users.
-    var listedCount: Int { users.values.reduce(0) { $0 + $1.count } }
+    /// When a fuse trips.
+    var fusePolicy = FusePolicy()
+    private(set) var fuses = FuseBook()
+    private(set) var installs: [String: InstallState] = [:]
+    private(set) var users: [UserKey: [AddressID: Listed]] = [:]
+    private var slots: [TokenSlot: Slot] = [:]
+    private var changesUntilSweep = Self.sweepInterval
 
+    func addresses(
+        of userID: String, app: String, _ staleness: StalenessPolicy, at now: UnixMillis,
+        into found: inout NewestAddresses
+    ) {
+        guard let list = users[UserKey(app: app, userID: userID)] else { return }
+        for entry in list.values where entry.standing.keepsAddress {
+            guard !staleness.isStale(entry.address, at: now) else { continue }
+            let isActive = entry.standing == .active
+            found.insert(isActive ? entry.address : entry.address.quarantined)
+        }
+    }
+
+    /// How many addresses may be sent to, over all users.
+    var listedCount: Int {
+        users.values.reduce(0) { sum, list in
+            sum + list.values.count { $0.standing == .active }
+        }
+    }
+
+    mutating func count(answers: Int, for name: FuseName, at now: UnixMillis) {
+        fuses.count(answers: answers, for: name, at: now)
+    }
+
+    /// Applies a change; what others should know of it is appended to `notices`.
     mutating func apply(
-        _ change: IndexChange, at position: TopicPosition, now: UnixMillis
+        _ change: IndexChange, at position: TopicPosition, now: UnixMillis,
+        notices: inout [IndexNotice]
     ) -> ChangeResult {
         sweepIfDue(now)
         switch change {
         case .registration(let record): return register(record, at: position, now: now)
-        case .invalidation(let record): return judge(record, at: position, now: now)
+        case .invalidation(let record):
+            return judge(record, at: position, now: now, notices: &notices)
         }
     }
 
@@ -62,15 +89,73 @@ internal struct IndexState {
         return .applied
     }
 
+    // MARK: - Verdicts
+
     private mutating func judge(
-        _ record: InvalidationRecord, at position: TopicPosition, now: UnixMillis
+        _ record: InvalidationRecord, at position: TopicPosition, now: UnixMillis,
+        notices: inout [IndexNotice]
     ) -> ChangeResult {
-        let install = record.addressID.install
-        installs[install]?.dropForgotten(at: now)
-        let isAccepted = installs[install, default: InstallState()].judge(
+        let id = record.addressID
+        installs[id.install]?.dropForgotten(at: now)
+        let isAccepted = installs[id.install, default: InstallState()].judge(
             record, at: position, now: now)
-        list(install)
-        return isAccepted ? .applied : .outdated
+        guard isAccepted else { return .outdated }
+        if record.fuseID != nil, record.verdict != .quarantine, let name = record.fuseName {
+            fuses.settled(id, name)
+        } else if installs[id.install]?.addresses[id]?.isBlocked ?? false {
+            weigh(record, at: position, now: now, notices: &notices)
+        }
+        list(id.install)
+        return .applied
+    }
+
+    /// The fuse's part in a verdict that blocks its address.
+    private mutating func weigh(
+        _ record: InvalidationRecord, at position: TopicPosition, now: UnixMillis,
+        notices: inout [IndexNotice]
+    ) {
+        let id = record.addressID
+        if record.isChurn {
+            guard now.value - position.timestamp < TimeSpan.hours(1).millis else { return }
+            if let alarm = fuses.churned(record, now: now) { notices.append(.churn(alarm)) }
+            return
+        }
+        guard let name = record.fuseName else { return }
+        if let fuseID = record.fuseID {
+            fuses.adopt(id, name, fuseID: fuseID, reason: record.reason, at: position.timestamp)
+        } else if record.isCounted {
+            tally(record, name, at: position, now: now, notices: &notices)
+        }
+    }
+
+    private mutating func tally(
+        _ record: InvalidationRecord, _ name: FuseName, at position: TopicPosition,
+        now: UnixMillis, notices: inout [IndexNotice]
+    ) {
+        let id = record.addressID
+        let tally = fuses.tally(
+            id, name, reason: record.reason, at: position.timestamp, now: now, fusePolicy)
+        let fuseID: String
+        switch tally {
+        case .pass: return
+        case .tripped(let tripped): fuseID = tripped
+        case .trips(let tripped, let others):
+            fuseID = tripped
+            notices.append(
+                .fuseTripped(
+                    TrippedFuse(
+                        id: tripped, name: name, since: now, reason: record.reason,
+                        held: others.count + 1)))
+            for other in others {
+                let report = installs[other.install]?.report(other)
+                if let held = report?.heldRecord(by: tripped, name) {
+                    notices.append(.publish(held))
+                }
+            }
+        }
+        let held = record.held(by: fuseID)
+        _ = installs[id.install]?.judge(held, at: position, now: now)
+        notices.append(.publish(held))
     }
 
     // MARK: - Slots
@@ -105,7 +190,7 @@ internal struct IndexState {
     private mutating func list(_ key: String) {
         guard var install = installs.removeValue(forKey: key) else { return }
         for (id, state) in install.addresses {
-            let target = state.isListed ? install.owner?.userID : nil
+            let target = state.address == nil ? nil : install.owner?.userID
             if let former = state.listedUnder, former != target {
                 let user = UserKey(app: id.app, userID: former)
                 users[user]?[id] = nil
@@ -113,7 +198,8 @@ internal struct IndexState {
             }
             if let target, let address = state.address {
                 let user = UserKey(app: id.app, userID: target)
-                users[user, default: [:]][id] = address.with(userID: target)
+                users[user, default: [:]][id] = Listed(
+                    address: address.with(userID: target), standing: state.standing)
             }
             install.addresses[id]?.listedUnder = target
         }
@@ -121,6 +207,26 @@ internal struct IndexState {
     }
 
     // MARK: - Forgetting
+
+    /// Forgets everything but the fuses.
+    mutating func removeAll() {
+        installs = [:]
+        users = [:]
+        slots = [:]
+    }
+
+    /// Takes a user's addresses out, as a null record would, and the user's name with them.
+    mutating func erase(_ user: ForgottenUser, now: UnixMillis) {
+        for id in user.addresses.map(\.id) {
+            guard var install = installs[id.install] else { continue }
+            if let slot = install.addresses[id]?.address.map(TokenSlot.init) {
+                leave(slot, id, now)
+            }
+            install.erase(id, of: user.userID, now: now)
+            installs[id.install] = install
+            list(id.install)
+        }
+    }
 
     private mutating func sweepIfDue(_ now: UnixMillis) {
         changesUntilSweep -= 1

@@ -17,6 +17,8 @@
 // 5. An address is found under its install's user when it is live, holds its token and is not
 //    blocked. It leaves the former user before it appears under the next one.
 
+public import Base
+
 /// Applies changes; confined to one loop. Changes of different installs may overtake each other,
 /// changes of one install are applied in the order of the calls.
 public protocol IndexWriter: AnyObject {
@@ -35,8 +37,13 @@ public protocol IndexWriter: AnyObject {
     /// of both topics, readers trust the index. Answered by `markersWritten`.
     func mark(_ positions: [IndexTopicPosition])
 
-    /// Says how far it is applied now. Cheap; what is stored follows within a second.
-    func renew(_ positions: [IndexTopicPosition])
+    /// Says how far it is applied now, and as of when that is everything there is; nil: as of now.
+    /// Cheap; what is stored follows within a second.
+    func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?)
+
+    /// Begins again with an empty store: `applyFrom` names the start of all partitions. For topics
+    /// that are not what was applied before.
+    func rebuild()
 
     /// Lets go of connections and timers. Changes in progress have no result.
     func stop()
@@ -90,6 +97,13 @@ public protocol IndexWriterDelegate: AnyObject {
     func applyFrom(_ positions: [IndexTopicPosition])
     /// The markers are stored.
     func markersWritten()
+    /// Something came up that others should know.
+    func noticed(_ notice: IndexNotice)
+}
+
+extension IndexWriterDelegate {
+    /// Not everybody passes notices on.
+    public func noticed(_ notice: IndexNotice) {}
 }
 
 /// A record of one of the two topics.

@@ -17,7 +17,7 @@ internal struct AddressState {
     var bound: TokenClaim?
     /// The verdict that counts, also when it does not block the present registration.
     var verdict: Verdict?
-    /// The user under whom the address is listed.
+    /// The user under whom the address is listed, and with which standing.
     var listedUnder: String?
     /// Since when the address is not live.
     var retiredAt: UnixMillis?
@@ -28,6 +28,9 @@ internal struct AddressState {
         var asOf: UnixMillis
         /// The judged token's hash; nil when the verdict names none and so means any.
         var tokenHash: String?
+        var reason: String
+        var held: TokenVerdict?
+        var fuseID: String?
     }
 
     var isBlocked: Bool {
@@ -36,7 +39,10 @@ internal struct AddressState {
             && (verdict.tokenHash == nil || verdict.tokenHash == address.tokenHash)
     }
 
-    var isListed: Bool { address != nil && isHeld && !isBlocked }
+    var standing: AddressStanding {
+        guard isHeld else { return .displaced }
+        return isBlocked ? verdict.flatMap { AddressStanding($0.kind) } ?? .active : .active
+    }
 
     var claim: TokenClaim? {
         address.map { TokenClaim(registeredAt: $0.registeredAt, addressID: $0.id) }
@@ -60,12 +66,41 @@ internal struct InstallState {
         addresses.values.allSatisfy { Self.isForgotten($0, at: now) }
     }
 
+    /// Takes an address out, as a null record would, and the user's name with it.
+    mutating func erase(_ id: AddressID, of userID: String, now: UnixMillis) {
+        if owner?.userID == userID { owner?.userID = nil }
+        guard var state = addresses[id] else { return }
+        state.address = nil
+        state.isHeld = false
+        state.bound = nil
+        state.retiredAt = now
+        state.verdict?.tokenHash = nil
+        addresses[id] = state
+    }
+
     mutating func dropForgotten(at now: UnixMillis) {
         addresses = addresses.filter { !Self.isForgotten($0.value, at: now) }
     }
 
     private static func isForgotten(_ state: AddressState, at now: UnixMillis) -> Bool {
         state.retiredAt.map { now - $0 >= IndexLimits.tombstoneSpan } ?? false
+    }
+}
+
+extension InstallState {
+    /// All that is known of an address.
+    func report(_ id: AddressID) -> AddressReport? {
+        guard let state = addresses[id] else { return nil }
+        let displacer = state.isHeld ? nil : state.bound?.addressID
+        return AddressReport(
+            id: id, userID: owner?.userID, address: state.address,
+            standing: state.address == nil ? .active : state.standing,
+            verdict: state.verdict.map {
+                AddressReport.Verdict(
+                    kind: $0.kind, reason: $0.reason, asOf: $0.asOf, tokenHash: $0.tokenHash,
+                    held: $0.held, fuseID: $0.fuseID)
+            }, displacedBy: displacer,
+            lastSeenAt: state.address.map { $0.lastSeenAt ?? $0.registeredAt })
     }
 }
 
@@ -132,7 +167,8 @@ extension InstallState {
             if blocksAgain && record.tokenHash == last.tokenHash { asOf = max(asOf, last.asOf) }
         }
         state.verdict = AddressState.Verdict(
-            position: position, kind: record.verdict, asOf: asOf, tokenHash: record.tokenHash)
+            position: position, kind: record.verdict, asOf: asOf, tokenHash: record.tokenHash,
+            reason: record.reason, held: record.held, fuseID: record.fuseID)
         addresses[record.addressID] = state
         return true
     }

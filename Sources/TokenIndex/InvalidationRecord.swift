@@ -45,6 +45,10 @@ public struct InvalidationRecord: Sendable {
     public var resultID: String?
     /// The tripped fuse that made a quarantine of it.
     public var fuseID: String?
+    /// The credential that was used; only of a verdict that a wrong one could cause. No secret.
+    public var credential: String?
+    /// What a quarantine holds back.
+    public var held: TokenVerdict?
 
     /// A verdict on whatever token the address has.
     public init(
@@ -101,6 +105,8 @@ extension InvalidationRecord {
         object.string("event_id", orNull: eventID)
         object.string("result_id", orNull: resultID)
         object.string("fuse_id", orNull: fuseID)
+        object.string("credential", orNull: credential)
+        object.string("held_verdict", orNull: held?.rawValue)
         object.end()
     }
 
@@ -130,7 +136,9 @@ extension InvalidationRecord {
         record.registeredAt = try reader.time("registered_at")
         record.eventID = try reader.text("event_id")
         record.resultID = try reader.text("result_id")
-        record.fuseID = try reader.text("fuse_id")
+        record.fuseID = try reader.text("fuse_id", upTo: 256)
+        record.credential = try reader.text("credential", upTo: 256)
+        record.held = try reader.text("held_verdict").flatMap(TokenVerdict.init(rawValue:))
         return record
     }
 }

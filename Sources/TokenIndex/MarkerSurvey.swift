@@ -5,16 +5,16 @@ internal import Redis
 
 /// Asks for every bucket's `c` once. Made anew for each survey; loop-confined.
 internal final class MarkerSurvey: RedisReplyHandler {
-    private var isComplete = Array(repeating: false, count: IndexLimits.buckets)
+    private var markers: [MarkerTrust?] = Array(repeating: nil, count: IndexLimits.buckets)
     private var repliesLeft = IndexLimits.buckets
     private var error: RedisError?
-    private let done: ([Bool], RedisError?) -> Void
+    private let done: ([MarkerTrust?], RedisError?) -> Void
 
     /// Sends the survey; `done` is called once every bucket was answered or failed, with the first
     /// error, and perhaps within this call.
     static func start(
         _ client: RedisClient, _ layout: RedisLayout,
-        _ done: @escaping ([Bool], RedisError?) -> Void
+        _ done: @escaping ([MarkerTrust?], RedisError?) -> Void
     ) {
         let survey = MarkerSurvey(done)
         for bucket in 0..<IndexLimits.buckets {
@@ -25,10 +25,10 @@ internal final class MarkerSurvey: RedisReplyHandler {
         }
     }
 
-    private init(_ done: @escaping ([Bool], RedisError?) -> Void) { self.done = done }
+    private init(_ done: @escaping ([MarkerTrust?], RedisError?) -> Void) { self.done = done }
 
     func replied(_ reply: RedisReply, tag: UInt64) {
-        isComplete[Int(tag)] = reply.text == "1"
+        markers[Int(tag)] = MarkerTrust(reply.bytes)
         count()
     }
 
@@ -39,6 +39,6 @@ internal final class MarkerSurvey: RedisReplyHandler {
 
     private func count() {
         repliesLeft -= 1
-        if repliesLeft == 0 { done(isComplete, error) }
+        if repliesLeft == 0 { done(markers, error) }
     }
 }

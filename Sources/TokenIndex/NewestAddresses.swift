@@ -24,8 +24,22 @@ internal struct NewestAddresses {
     /// The addresses in the order of their ids.
     mutating func finish() -> [DeviceAddress] {
         if addresses.count > limit { prune() }
-        if addresses.count > 1 { addresses.sort { Self.precedes($0, $1) } }
+        if addresses.count > 1 {
+            addresses.sort { Self.precedes($0, $1) }
+            removeRepeated()
+        }
         return addresses
+    }
+
+    /// Pages may bring an address twice.
+    private mutating func removeRepeated() {
+        var kept = 1
+        for index in 1..<addresses.count {
+            guard Self.precedes(addresses[kept - 1], addresses[index]) else { continue }
+            addresses[kept] = addresses[index]
+            kept += 1
+        }
+        addresses.removeLast(addresses.count - kept)
     }
 
     private mutating func prune() {

@@ -1,15 +1,20 @@
 // Look-ups in Redis. Each is two commands in one pipeline: the user's hash, and behind it the
 // bucket's marker, so that an answer counts only when the bucket was still whole after it was
-// read. Everything else waits: for a connection, or for the markers to be complete.
+// read. Everything else waits: for a connection, or for the markers to be complete. The addresses
+// of a user with very many are read on in pages, each sent when the one before is here, so that
+// other look-ups pass between them; the marker is read again behind the last page.
 
 internal import Base
 internal import EventLoop
 internal import Redis
 
 internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
+    /// What a command asks for; with the look-up's place in its tag.
+    fileprivate enum Question: UInt64 { case addresses, page, marker }
+
     /// An open look-up, reused for later ones. Its place in `lookUps` is in the tags of its
     /// commands. Not checked for exclusivity at run time: each access is one statement.
-    private final class LookUp {
+    fileprivate final class LookUp {
         @exclusivity(unchecked) var app = ""
         @exclusivity(unchecked) var userID = ""
         @exclusivity(unchecked) var tag: UInt64 = 0
@@ -17,6 +22,8 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
         @exclusivity(unchecked) var found: NewestAddresses
         /// A field whose value has not arrived yet: long replies come in parts.
         @exclusivity(unchecked) var openField: [UInt8]?
+        /// Where the pages go on; nil when there are none, or no more.
+        @exclusivity(unchecked) var cursor: String?
         @exclusivity(unchecked) var fault: String?
         /// A connection ended, or a server refused, before the answer was complete.
         @exclusivity(unchecked) var isCutOff = false
@@ -32,6 +39,7 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
         func forgetAnswer(limit: Int) {
             found = NewestAddresses(limit: limit)
             openField = nil
+            cursor = nil
             fault = nil
             isCutOff = false
             isTrusted = false
@@ -48,6 +56,9 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
     private let layout: RedisLayout
     private let loop: EventLoop
     private let addressesPerUser: Int
+    private let staleness: StalenessPolicy
+    @exclusivity(unchecked) private var trust: TrustRule
+    private let fuses: FuseWatch
     private let commands: LookUpCommands
     @exclusivity(unchecked) private var lookUps: [LookUp] = []
     @exclusivity(unchecked) private var free: [Int] = []
@@ -60,14 +71,17 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
 
     init(
         _ configuration: RedisConfiguration, layout: RedisLayout, on loop: EventLoop,
-        addressesPerUser: Int, observer: ((RedisEvent) -> Void)?,
-        latencyObserver: ((TimeSpan) -> Void)?
+        addressesPerUser: Int, staleness: StalenessPolicy, lagMax: TimeSpan,
+        observer: ((RedisEvent) -> Void)?, latencyObserver: ((TimeSpan) -> Void)?
     ) {
         self.layout = layout
         self.loop = loop
         commands = LookUpCommands(layout)
         self.addressesPerUser = addressesPerUser
+        self.staleness = staleness
+        trust = TrustRule(lagMax: lagMax)
         client = RedisClient(configuration, on: loop)
+        fuses = FuseWatch(client, layout: layout, on: loop)
         client.latencyObserver = latencyObserver
         client.observer = { [unowned self] event in
             observer?(event)
@@ -92,7 +106,12 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
         send(place)
     }
 
+    var trippedFuses: [FuseName: String] { fuses.tripped }
+
+    func count(answers: Int, for name: FuseName) { fuses.count(answers: answers, for: name) }
+
     func stop() {
+        fuses.stop()
         loop.cancel(refusalTimer)
         loop.cancel(surveyTimer)
         delegate = nil
@@ -115,38 +134,37 @@ extension RedisIndexReader {
     private func send(_ place: Int) {
         let lookUp = lookUps[place]
         let bucket = RedisLayout.bucket(of: lookUp.userID, app: lookUp.app)
-        let tag = UInt64(place) << 1
-        let slot = commands.slot(of: bucket)
-        let error = client.send(slot: slot, to: self, tag: tag) {
-            commands.append(user: lookUp.userID, app: lookUp.app, bucket, to: $0)
-        }
+        let error = client.send(
+            slot: commands.slot(of: bucket), to: self, tag: Self.tag(place, .addresses)
+        ) { commands.append(user: lookUp.userID, app: lookUp.app, bucket, to: $0) }
         if error != nil {
             waiting.append(place)
             return
         }
         lookUp.askedAt = loop.now
-        let second = client.send(slot: slot, to: self, tag: tag | 1) {
-            commands.append(marker: bucket, to: $0)
-        }
+        lookUp.openCommands = 1
         // Room for both is certain: far fewer look-ups may be open than commands may be pending.
-        precondition(second == nil, "a connection that took a command takes the next one")
-        lookUp.openCommands = 2
+        precondition(sendMarker(place), "a connection that took a command takes the next one")
     }
 
-    /// Reads the marker once more, behind a hash that came from another node than expected.
-    private func sendMarker(_ place: Int) {
+    private func sendMarker(_ place: Int) -> Bool {
         let lookUp = lookUps[place]
         let bucket = RedisLayout.bucket(of: lookUp.userID, app: lookUp.app)
         lookUp.isRedirected = false
         let error = client.send(
-            slot: commands.slot(of: bucket), to: self, tag: UInt64(place) << 1 | 1
+            slot: commands.slot(of: bucket), to: self, tag: Self.tag(place, .marker)
         ) { commands.append(marker: bucket, to: $0) }
-        if error == nil {
-            lookUp.openCommands = 1
-        } else {
-            lookUp.isCutOff = true
-            finish(place)
-        }
+        if error == nil { lookUp.openCommands += 1 }
+        return error == nil
+    }
+
+    private func sendPage(_ place: Int, from cursor: String) -> Bool {
+        let lookUp = lookUps[place]
+        let key = layout.further(lookUp.userID, app: lookUp.app)
+        let command = ["HSCAN", key, cursor, "COUNT", String(IndexLimits.entriesPerPage)]
+        let error = client.send(command, key: key, to: self, tag: Self.tag(place, .page))
+        if error == nil { lookUp.openCommands += 1 }
+        return error == nil
     }
 
     private func sendWaiting(where isTrusted: (LookUp) -> Bool) {
@@ -160,49 +178,71 @@ extension RedisIndexReader {
             }
         }
     }
+
+    private static func tag(_ place: Int, _ question: Question) -> UInt64 {
+        UInt64(place) << 2 | question.rawValue
+    }
+
+    private static func place(_ tag: UInt64) -> Int { Int(tag >> 2) }
+
+    private static func question(_ tag: UInt64) -> Question {
+        Question(rawValue: tag & 3) ?? .marker
+    }
 }
 
 // MARK: - Answers
 
 extension RedisIndexReader {
     func replied(_ reply: RedisReply, tag: UInt64) {
-        let place = Int(tag >> 1)
-        if tag & 1 == 0 {
-            collect(reply, place)
-        } else {
-            lookUps[place].isTrusted = reply.bytes.elementsEqual([0x31])
+        let place = Self.place(tag)
+        switch Self.question(tag) {
+        case .addresses: collect(reply, place)
+        case .page: turnPage(reply, place)
+        case .marker:
+            lookUps[place].isTrusted = trust.trusts(MarkerTrust(reply.bytes), at: loop.wall)
         }
-        commandEnded(place)
+        commandEnded(place, Self.question(tag))
     }
 
     func repliedInPart(_ reply: RedisReply, tag: UInt64) -> Bool {
-        guard tag & 1 == 0 else { return false }
-        collect(reply, Int(tag >> 1))
+        guard Self.question(tag) == .addresses else { return false }
+        collect(reply, Self.place(tag))
         return true
     }
 
     func failed(_ error: RedisError, tag: UInt64) {
-        let place = Int(tag >> 1)
+        let place = Self.place(tag)
+        let question = Self.question(tag)
         switch error {
         // Of a user's hash it concerns that user; of a marker, the bucket.
-        case .refused(let refusal) where refusal.kind == .wrongType && tag & 1 == 0:
+        case .refused(let refusal) where refusal.kind == .wrongType && question != .marker:
             lookUps[place].fault = "\(refusal)"
         default:
             lookUps[place].isCutOff = true
         }
-        commandEnded(place)
+        commandEnded(place, question)
     }
 
     /// A marker that comes later than expected is as good.
-    func redirected(tag: UInt64) { if tag & 1 == 0 { lookUps[Int(tag >> 1)].isRedirected = true } }
+    func redirected(tag: UInt64) {
+        if Self.question(tag) != .marker { lookUps[Self.place(tag)].isRedirected = true }
+    }
 
-    private func commandEnded(_ place: Int) {
+    private func commandEnded(_ place: Int, _ question: Question) {
         let lookUp = lookUps[place]
         lookUp.openCommands -= 1
         guard lookUp.openCommands == 0 else { return }
-        if lookUp.isRedirected && !lookUp.isCutOff {
-            sendMarker(place)
-        } else {
+        if lookUp.isCutOff { return finish(place) }
+        let isSent: Bool
+        switch (question, lookUp.cursor) {
+        case (.page, let cursor?): isSent = sendPage(place, from: cursor)
+        // The marker behind the last page, and behind a hash from another node than expected.
+        case (.page, nil): isSent = sendMarker(place)
+        case _ where lookUp.isRedirected: isSent = sendMarker(place)
+        default: return finish(place)
+        }
+        if !isSent {
+            lookUp.isCutOff = true
             finish(place)
         }
     }
@@ -226,12 +266,35 @@ extension RedisIndexReader {
         if let field { lookUp.openField = Array(field.bytes) }
     }
 
+    private func turnPage(_ reply: RedisReply, _ place: Int) {
+        let lookUp = lookUps[place]
+        let parts = reply.elements
+        lookUp.cursor = nil
+        lookUp.isTrusted = false
+        guard parts.count == 2, let cursor = parts[0].text else {
+            lookUp.fault = "its further addresses are damaged"
+            return
+        }
+        collect(parts[1], place)
+        lookUp.cursor = cursor == "0" ? nil : cursor
+    }
+
     private func take(
         _ id: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ lookUp: LookUp
     ) {
-        guard let colon = value.firstIndex(of: 0x3A),
+        if id.isEmpty {
+            lookUp.cursor = "0"
+            return
+        }
+        guard let entry = UserEntry.decode(value) else {
+            lookUp.fault = "an address in it is damaged"
+            return
+        }
+        guard entry.standing.keepsAddress else { return }
+        let isQuarantined = entry.standing == .quarantined
+        guard
             let address = DeviceAddress(
-                id: id, stored: UnsafeRawBufferPointer(rebasing: value[(colon + 1)...]))
+                id: id, stored: entry.stored, isQuarantined: isQuarantined)
         else {
             lookUp.fault = "an address in it is damaged"
             return
@@ -241,6 +304,7 @@ extension RedisIndexReader {
             lookUp.fault = "an address in it belongs to another user"
             return
         }
+        guard !staleness.isStale(address, at: loop.wall) else { return }
         lookUp.found.insert(address)
     }
 
@@ -251,6 +315,11 @@ extension RedisIndexReader {
             if lookUp.isCutOff { surveySoon() } else { becomeIncomplete() }
             lookUp.forgetAnswer(limit: addressesPerUser)
             return
+        }
+        if lookUp.fault == nil, let cursor = lookUp.cursor {
+            if sendPage(place, from: cursor) { return }
+            lookUp.isCutOff = true
+            return finish(place)
         }
         let (tag, askedAt) = (lookUp.tag, lookUp.askedAt)
         let result: LookUpResult
@@ -272,7 +341,10 @@ extension RedisIndexReader {
 extension RedisIndexReader {
     private func connectionChanged(_ event: RedisEvent) {
         switch event {
-        case .ready: survey()
+        case .ready:
+            trust.connectionEnded()
+            survey()
+            fuses.connected()
         case .lost(let error), .attemptFailed(let error):
             readiness = .disconnected("\(error)")
             // Some nodes of a cluster may serve on.
@@ -281,7 +353,7 @@ extension RedisIndexReader {
     }
 
     private func becomeIncomplete() {
-        if readiness == .ready { readiness = .incomplete("a bucket's marker is missing") }
+        if readiness == .ready { readiness = .incomplete("a bucket is not up to date") }
         surveySoon()
     }
 
@@ -296,20 +368,32 @@ extension RedisIndexReader {
         MarkerSurvey.start(client, layout) { [weak self] in self?.surveyed($0, $1) }
     }
 
-    private func surveyed(_ isComplete: [Bool], _ error: RedisError?) {
+    private func surveyed(_ markers: [MarkerTrust?], _ error: RedisError?) {
         guard client.isUsable else { return }
-        let count = isComplete.count { $0 }
-        if count == isComplete.count {
+        trust.surveyed(markers)
+        let isTrusted = markers.map { trust.trusts($0, at: loop.wall) }
+        let count = isTrusted.count { $0 }
+        if count == markers.count {
             readiness = .ready
         } else {
             // While a node is missing, why it is was said already.
             if let error, error != .notConnected {
                 readiness = .disconnected("\(error)")
             } else if client.isReady {
-                readiness = .incomplete("\(count) of \(isComplete.count) buckets are filled")
+                readiness = .incomplete(obstacle(markers, trusted: count))
             }
             surveySoon()
         }
-        sendWaiting { isComplete[RedisLayout.bucket(of: $0.userID, app: $0.app)] }
+        sendWaiting { isTrusted[RedisLayout.bucket(of: $0.userID, app: $0.app)] }
+    }
+
+    private func obstacle(_ markers: [MarkerTrust?], trusted: Int) -> String {
+        let filled = markers.count { $0 != nil }
+        if filled < markers.count { return "\(filled) of \(markers.count) buckets are filled" }
+        let lagging = markers.count { trust.lags($0, at: loop.wall) }
+        if lagging > 0 {
+            return "it shows the topics as they were over \(trust.lagMax.millis / 1_000) s ago"
+        }
+        return "\(trusted) of \(markers.count) buckets were renewed since the connection came back"
     }
 }

@@ -8,6 +8,10 @@ internal import Redis
 internal final class RedisIndexWriter: IndexWriter {
     var delegate: (any IndexWriterDelegate)?
     let layout: RedisLayout
+    /// When a fuse trips.
+    let fusePolicy: FusePolicy
+    /// How many addresses of a user lie in the key that look-ups read in one piece.
+    var entriesPerKey = IndexLimits.entriesPerKey
     private let client: RedisClient
     private let loop: EventLoop
     /// The changes of each install that has any, the first one running.
@@ -15,6 +19,7 @@ internal final class RedisIndexWriter: IndexWriter {
     /// Runs whose step waits for a connection or for Redis to be able to write again.
     private var waiting: [ChangeRun] = []
     private let markers: MarkerWriter
+    private let reconciler: Reconciler
     private let eviction: EvictionCheck?
     private lazy var retryTimer = LoopTimer { [unowned self] in sendWaiting() }
 
@@ -26,16 +31,21 @@ internal final class RedisIndexWriter: IndexWriter {
 
     init(
         _ configuration: RedisConfiguration, layout: RedisLayout, on loop: EventLoop,
-        observer: ((RedisEvent) -> Void)?, warning: ((String) -> Void)?
+        fusePolicy: FusePolicy, observer: ((RedisEvent) -> Void)?, warning: ((String) -> Void)?
     ) {
         self.layout = layout
+        self.fusePolicy = fusePolicy
         self.loop = loop
         let client = RedisClient(configuration, on: loop)
         self.client = client
         eviction = warning.map { EvictionCheck(client, on: loop, $0) }
         markers = MarkerWriter(client, layout: layout, on: loop)
+        reconciler = Reconciler(client, layout: layout, on: loop)
         markers.applyFrom = { [unowned self] in delegate?.applyFrom($0) }
         markers.written = { [unowned self] in delegate?.markersWritten() }
+        reconciler.relist = { [unowned self] in relist($0, $1) }
+        markers.wipe = { [reconciler] in reconciler.wipe($0) }
+        markers.reconcile = { [reconciler] in reconciler.reconcile($0) }
         client.observer = { [unowned self] event in
             observer?(event)
             if event == .ready {
@@ -50,8 +60,16 @@ internal final class RedisIndexWriter: IndexWriter {
     var now: UnixMillis { loop.wall }
 
     func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64) {
-        let run = ChangeRun(change, at: position, tag: tag, writer: self)
-        let install = change.addressID.install
+        begin(ChangeRun(change, at: position, tag: tag, writer: self))
+    }
+
+    /// Lists an install's addresses anew, in turn with its changes.
+    private func relist(_ id: AddressID, _ done: @escaping () -> Void) {
+        begin(ChangeRun(relisting: id, writer: self, done))
+    }
+
+    private func begin(_ run: ChangeRun) {
+        let install = run.install
         if runs[install] != nil {
             runs[install]?.append(run)
         } else {
@@ -66,17 +84,47 @@ internal final class RedisIndexWriter: IndexWriter {
 
     func mark(_ positions: [IndexTopicPosition]) { markers.mark(positions) }
 
-    func renew(_ positions: [IndexTopicPosition]) { markers.renew(positions) }
+    func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
+        markers.renew(positions, asOf: asOf ?? now)
+    }
+
+    func rebuild() { markers.rebuild() }
 
     func stop() {
         loop.cancel(retryTimer)
         markers.stop()
+        reconciler.stop()
         eviction?.stop()
         for run in runs.values.joined() { run.cancel() }
         runs = [:]
         client.close()
         waiting = []
         delegate = nil
+    }
+
+    // MARK: - Beside the changes
+
+    func note(_ notice: IndexNotice) { delegate?.noticed(notice) }
+
+    /// Runs a script of no consequence for a change; nil when there is no reply.
+    func ask(
+        _ script: RedisScript, _ keys: [String], _ arguments: [String],
+        _ done: @escaping (RedisReply?) -> Void
+    ) {
+        RedisQuestion.ask(client, script, keys, arguments.map { Array($0.utf8) }) {
+            done(try? $0.get())
+        }
+    }
+
+    /// What the index knows of an address; nil when that is nothing, or nobody answers.
+    func describe(_ id: AddressID, _ done: @escaping (AddressReport?) -> Void) {
+        ask(OperatorScripts.describe, [layout.install(id)], []) { reply in
+            var found: AddressReport?
+            reply?.forEachElement { element in
+                if let report = AddressReport(element), report.id == id { found = report }
+            }
+            done(found)
+        }
     }
 
     // MARK: - Steps
@@ -88,6 +136,7 @@ internal final class RedisIndexWriter: IndexWriter {
             isExhausted = true
             return
         }
+        guard !markers.holdsChanges else { return wait(run) }
         stepBudget -= 1
         let error = client.run(script, keys: keys, arguments: arguments, to: run, tag: 0)
         if error != nil { wait(run) }
@@ -110,14 +159,18 @@ internal final class RedisIndexWriter: IndexWriter {
     }
 
     func finished(_ run: ChangeRun, _ result: ChangeResult) {
-        let install = run.change.addressID.install
+        let install = run.install
         runs[install]?.removeFirst()
         if let next = runs[install]?.first {
             next.start()
         } else {
             runs[install] = nil
         }
-        delegate?.changeFinished(tag: run.tag, result)
+        if case .change = run.work {
+            delegate?.changeFinished(tag: run.tag, result)
+        } else {
+            run.relisted()
+        }
     }
 
     private func wait(_ run: ChangeRun) {

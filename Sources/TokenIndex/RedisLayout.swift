@@ -2,7 +2,8 @@
 // 1,024 buckets; a bucket is one hash tag, so it is one slot of a Redis Cluster, and scripts stay
 // inside it. Beside the keys of a bucket lies its marker.
 //
-//     <prefix>{b<n>}:u:<app>:<user>     hash   address id -> "<revision>:<stored address>"
+//     <prefix>{b<n>}:u:<app>:<user>     hash   address id -> "<revision>:<entry>", see `UserEntry`
+//     <prefix>{b<n>}:v:<app>:<user>     hash   the same, of a user with very many addresses
 //     <prefix>{b<n>}:x:<app>:<user>     hash   address id -> revision at which it was unlinked
 //     <prefix>{b<n>}:i:<app>/<install>  hash   s -> state, p:<address id> -> stored address
 //     <prefix>{b<n>}:t:<token slot>     hash   a, r -> holder and its registered_at,
@@ -10,6 +11,7 @@
 //     <prefix>{b<n>}:m                  hash   d<n>, i<n> -> next offset of a partition of
 //                                              either topic, c -> 1 when it has them all
 //     <prefix>{b0}:w                    never there; see `RedisTokenIndex.probeKey`
+//     <prefix>{b<n>}:f...               the fuses, all in one bucket, see `FuseScripts`
 //
 // The install's record is the truth of this cache: every change goes through it and raises its
 // revision, and an entry under a user is replaced or removed only by a higher one. So writers of
@@ -27,6 +29,7 @@ internal struct RedisLayout: Sendable {
     }
 
     func user(_ userID: String, app: String) -> String { userKey("u", userID, app) }
+    func further(_ userID: String, app: String) -> String { userKey("v", userID, app) }
     func unlinked(_ userID: String, app: String) -> String { userKey("x", userID, app) }
 
     func install(_ id: AddressID) -> String {
@@ -37,6 +40,20 @@ internal struct RedisLayout: Sendable {
     func slot(_ slot: String) -> String { "\(prefix){b\(Self.bucket(of: slot))}:t:\(slot)" }
 
     func marker(_ bucket: Int) -> String { "\(prefix){b\(bucket)}:m" }
+
+    // MARK: - Fuses
+
+    func answers(_ name: FuseName) -> String { "\(fuses):fa:\(name.text)" }
+    func judged(_ name: FuseName) -> String { "\(fuses):ft:\(name.text)" }
+    var trippedFuses: String { "\(fuses):f" }
+
+    func churn(app: String, _ gateway: Gateway, _ environment: GatewayEnvironment) -> String {
+        "\(fuses):fc:\(app)/\(gateway.rawValue)/\(environment.rawValue)"
+    }
+
+    private var fuses: String { "\(prefix){b\(Self.bucket(of: "fuses"))}" }
+
+    // MARK: - Users
 
     private func userKey(_ type: String, _ userID: String, _ app: String) -> String {
         "\(prefix){b\(Self.bucket(of: userID, app: app))}:\(type):\(app):\(userID)"

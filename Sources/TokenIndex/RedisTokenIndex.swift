@@ -6,8 +6,14 @@ public import Redis
 
 /// Where the index lives in Redis.
 public struct RedisTokenIndex: Sendable {
-    private let configuration: RedisConfiguration
-    private let layout: RedisLayout
+    internal let configuration: RedisConfiguration
+    internal let layout: RedisLayout
+    /// When an address counts as dead because it was not seen.
+    public var staleness = StalenessPolicy.never
+    /// When a fuse trips.
+    public var fusePolicy = FusePolicy()
+    /// How far the topics may be ahead of what look-ups show; beyond it they wait.
+    public var lagMax = TimeSpan.minutes(2)
 
     /// An index under a key prefix, which must hold no braces.
     public init(_ configuration: RedisConfiguration, prefix: String = "bugle:") {
@@ -28,6 +34,7 @@ public struct RedisTokenIndex: Sendable {
     ) -> any TokenIndex {
         RedisIndexReader(
             configuration, layout: layout, on: loop, addressesPerUser: addressesPerUser,
+            staleness: staleness, lagMax: lagMax,
             observer: observer, latencyObserver: latencyObserver)
     }
 
@@ -38,11 +45,13 @@ public struct RedisTokenIndex: Sendable {
         warning: ((String) -> Void)? = nil
     ) -> any IndexWriter {
         RedisIndexWriter(
-            configuration, layout: layout, on: loop, observer: observer, warning: warning)
+            configuration, layout: layout, on: loop, fusePolicy: fusePolicy, observer: observer,
+            warning: warning)
     }
 
     internal func testableWriter(on loop: EventLoop) -> RedisIndexWriter {
         RedisIndexWriter(
-            configuration, layout: layout, on: loop, observer: nil, warning: nil)
+            configuration, layout: layout, on: loop, fusePolicy: fusePolicy, observer: nil,
+            warning: nil)
     }
 }

@@ -21,6 +21,12 @@ public protocol TokenIndex: AnyObject {
     /// exactly once and never within this call; look-ups of one turn leave in one write.
     func lookUp(app: String, userID: String, tag: UInt64)
 
+    /// The fuses that have tripped, by what they guard, with their ids. At most a second old.
+    var trippedFuses: [FuseName: String] { get }
+
+    /// Counts answers of a gateway: verdicts are weighed against them.
+    func count(answers: Int, for name: FuseName)
+
     /// Lets go of connections and timers. Look-ups that wait are not answered.
     func stop()
 }
@@ -94,6 +100,11 @@ public enum IndexLimits {
     public static let addressesPerInstall = 256
     /// Look-ups of one reader that may be open, waiting for an answer or for the store.
     public static let lookUpsOpen = 8_192
+    /// Addresses of a user that a look-up reads in one piece; what is over is read in pages, so
+    /// that others need not wait for it.
+    public static let entriesPerKey = 2_048
+    /// Addresses in one page.
+    public static let entriesPerPage = 200
     /// Bytes of one text field of a record.
     public static let fieldBytes = 4_096
     /// Elements of one list of a record.
@@ -109,6 +120,8 @@ public enum IndexLimits {
     public static let changesInFlight = 512
     /// Records that wait in front of an index builder.
     public static let recordsQueued = 8_192
+    /// Their bytes; one batch may be over it.
+    public static let bytesQueued = 32 << 20
     /// How often a reader that is not ready asks again.
     public static let readinessInterval = TimeSpan.milliseconds(200)
     /// How often the builder looks whether the markers it wrote are still there.

@@ -117,6 +117,23 @@ import Testing
         #expect(meanwhile.tokenAction == .none)
     }
 
+    @Test func `APNS-01: a token that is dead still an hour after its registration dies`() {
+        let body = #"{"reason":"Unregistered","timestamp":1735689700000}"#
+        func verdict(sentAfter age: Int64) -> Verdict {
+            let registered = Int64(1_735_689_800_000)
+            return apns(
+                410, body,
+                sent: SentRequest(
+                    sentAt: UnixMillis(registered + age), registeredAt: UnixMillis(registered)),
+                now: UnixMillis(registered + age + 50))
+        }
+        #expect(verdict(sentAfter: 3_599_999).tokenAction == .none)
+        let zombie = verdict(sentAfter: 3_600_000)
+        #expect(zombie.outcome == .tokenInvalid && zombie.reason == .unregistered)
+        #expect(zombie.tokenAction == .invalidate(asOf: UnixMillis(1_735_693_400_000)))
+        #expect(zombie.gatewayTime == UnixMillis(1_735_689_700_000))
+    }
+
     @Test(arguments: [
         "1735689700", "\"1735689700000\"", "1735689700000.5", "-1", "null", "{}", "true",
         "99999999999999", "99999999999999999999999",

@@ -116,17 +116,22 @@ import Testing
         }
         let world = try World(gateway)
         try world.register("old", user: "u1", registeredAt: 1_735_689_600_000)
-        try world.register("new", user: "u1", registeredAt: 1_735_689_800_000)
+        let now = SystemTime.shared.wall.value
+        try world.register("new", user: "u1", registeredAt: now)
+        // Uploaded again since it died, and dead still.
+        try world.register("zombie", user: "u1", registeredAt: 1_735_689_800_000)
         try world.start()
         try world.publish(id: "e1", user: "u1")
         try world.flush()
-        let results = try world.records(of: "push.results", atLeast: 2)
+        let results = try world.records(of: "push.results", atLeast: 3)
         let outcomes = Dictionary(
             uniqueKeysWithValues: results.map { ($0.text("install_id"), $0.text("outcome")) })
-        #expect(outcomes == ["old": "token_invalid", "new": "rejected"])
-        let verdicts = try world.records(of: "push.invalidations", atLeast: 1)
-        #expect(verdicts.map(\.key) == ["shop/old"])
-        #expect(verdicts.first?.text("as_of") == "1735689700000")
+        #expect(
+            outcomes == ["old": "token_invalid", "new": "rejected", "zombie": "token_invalid"])
+        let verdicts = try world.records(of: "push.invalidations", atLeast: 2)
+        #expect(Set(verdicts.map(\.key)) == ["shop/old", "shop/zombie"])
+        let asOf = verdicts.map { ($0.key, $0.text("as_of").flatMap { Int64($0) } ?? 0) }
+        #expect(asOf.allSatisfy { $0 == "shop/old" ? $1 == 1_735_689_700_000 : $1 >= now })
     }
 
     @Test func `a lost answer is sent once more under the same identity`() throws {

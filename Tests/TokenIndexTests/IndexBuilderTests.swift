@@ -53,6 +53,7 @@ private final class Topics: Sendable {
             case .complete: state.completions += 1
             case .roomAvailable: state.rooms += 1
             case .unreadable, .refused: state.events.append(event)
+            case .noticed: break
             }
         }
         changed.signal()

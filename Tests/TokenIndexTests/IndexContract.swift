@@ -6,9 +6,11 @@ import Testing
 import TokenIndex
 
 enum Stores {
-    static func all() throws -> [any IndexStore] {
-        [InMemoryStore(), try RedisStore(), try RedisStore(cluster: nil)]
-    }
+    static let makers: [@Sendable () throws -> any IndexStore] = [
+        { InMemoryStore() }, { try RedisStore() }, { try RedisStore(cluster: nil) },
+    ]
+
+    static func all() throws -> [any IndexStore] { try makers.map { try $0() } }
 }
 
 /// Runs a case against a fresh rig of every store.
@@ -272,13 +274,14 @@ private func withKnownContext(_ name: String, _ body: () throws -> Void) throws 
     @Test func `nothing is answered before the index is complete`() throws {
         for store in try Stores.all() {
             let rig = try IndexRig(store, isComplete: false)
+            try rig.takeCharge()
             try rig.apply(upload("i1", "u1", token: "T", at: 1))
             let known = rig.startLookUp("u1")
             let unknown = rig.startLookUp("u2")
             for _ in 0..<5 { rig.loop.turn(waitingUpTo: .milliseconds(5)) }
             #expect(rig.answer(of: known) == nil && rig.answer(of: unknown) == nil)
             #expect(!rig.reader.isReady)
-            try rig.markComplete()
+            try rig.mark()
             try rig.turn { rig.answer(of: known) != nil && rig.answer(of: unknown) != nil }
             guard case .addresses(let some, _, _)? = rig.answer(of: known),
                 case .addresses(let none, _, _)? = rig.answer(of: unknown)

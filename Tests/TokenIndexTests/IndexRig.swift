@@ -14,11 +14,18 @@ protocol IndexStore {
     var name: String { get }
     func reader(on loop: EventLoop, addressesPerUser: Int) throws -> any TokenIndex
     func writer(on loop: EventLoop) throws -> any IndexWriter
+    func operations() throws -> any IndexOperations
 }
 
 struct InMemoryStore: IndexStore {
     let name = "in memory"
-    let index = InMemoryTokenIndex()
+    let index: InMemoryTokenIndex
+
+    init(time: any TimeSource = SystemTime.shared, staleness: StalenessPolicy = .never) {
+        index = InMemoryTokenIndex(time: time, staleness: staleness)
+    }
+
+    func operations() -> any IndexOperations { index }
 
     func reader(on loop: EventLoop, addressesPerUser: Int) throws -> any TokenIndex {
         index.reader(on: loop, addressesPerUser: addressesPerUser)
@@ -45,8 +52,10 @@ final class RedisStore: IndexStore {
     let prefix: String
     let server: RedisServer
 
-    convenience init(server: RedisServer? = nil) throws {
-        try self.init("in Redis", [server ?? (try Self.server.get())])
+    convenience init(
+        server: RedisServer? = nil, staleness: StalenessPolicy = .never
+    ) throws {
+        try self.init("in Redis", [server ?? (try Self.server.get())], staleness)
     }
 
     /// In a cluster of three nodes, the one that all cases share if none is given.
@@ -54,17 +63,22 @@ final class RedisStore: IndexStore {
         try self.init("in a cluster", (cluster ?? (try Self.cluster.get())).servers)
     }
 
-    private init(_ name: String, _ servers: [RedisServer]) throws {
+    private init(
+        _ name: String, _ servers: [RedisServer], _ staleness: StalenessPolicy = .never
+    ) throws {
         self.name = name
         server = servers[0]
         prefix = "t\(Self.prefixes.add(1, ordering: .relaxed).newValue):"
         var configuration = RedisConfiguration(
             endpoints: servers.map { RedisEndpoint(host: "127.0.0.1", port: $0.port) })
         configuration.commandTimeout = .seconds(30)
-        index = RedisTokenIndex(configuration, prefix: prefix)
+        var index = RedisTokenIndex(configuration, prefix: prefix)
+        index.staleness = staleness
+        self.index = index
     }
 
     static func sharedCluster() throws -> RedisCluster { try cluster.get() }
+    func operations() throws -> any IndexOperations { try RedisIndexOperator(index) }
 
     func reader(on loop: EventLoop, addressesPerUser: Int) throws -> any TokenIndex {
         index.reader(on: loop, addressesPerUser: addressesPerUser)
@@ -80,15 +94,18 @@ final class IndexRig: TokenIndexDelegate, IndexWriterDelegate {
     private(set) var lookUps: [UInt64: LookUpResult] = [:]
     private(set) var results: [UInt64: ChangeResult] = [:]
     private(set) var marks = 0
+    private(set) var notices: [IndexNotice] = []
     private(set) var assignments: [[IndexTopicPosition]] = []
     private var nextTag: UInt64 = 0
     private var nextOffset: Int64 = 0
+    /// The last offset of verdicts that a test placed itself.
+    var offset: Int64 = 0
 
     init(
-        _ store: some IndexStore, addressesPerUser: Int = IndexLimits.addressesPerUser,
-        isComplete: Bool = true
+        _ store: any IndexStore, addressesPerUser: Int = IndexLimits.addressesPerUser,
+        isComplete: Bool = true, time: any TimeSource = SystemTime.shared
     ) throws {
-        loop = try EventLoop(name: "rig")
+        loop = try EventLoop(name: "rig", time: time)
         writer = try store.writer(on: loop)
         reader = try store.reader(on: loop, addressesPerUser: addressesPerUser)
         writer.delegate = self
@@ -107,9 +124,19 @@ final class IndexRig: TokenIndexDelegate, IndexWriterDelegate {
     ]
 
     func markComplete() throws {
-        let (count, assignmentCount) = (marks, assignments.count)
+        try takeCharge()
+        try mark()
+    }
+
+    /// Takes the partitions; what is applied from here on counts.
+    func takeCharge() throws {
+        let assignmentCount = assignments.count
         writer.assign(Self.partitions, of: Self.partitions.count)
         try turn { self.assignments.count > assignmentCount }
+    }
+
+    func mark() throws {
+        let count = marks
         writer.mark(positions(100))
         try turn { self.marks > count }
     }
@@ -170,9 +197,9 @@ final class IndexRig: TokenIndexDelegate, IndexWriterDelegate {
         return addresses
     }
 
-    /// The address ids a user has, in order.
+    /// The ids of the addresses that a push to the user would go to, in order.
     func ids(_ userID: String, app: String = "app") throws -> [String] {
-        try addresses(userID, app: app).map(\.addressID)
+        try addresses(userID, app: app).filter { !$0.isQuarantined }.map(\.addressID)
     }
 
     func lookUpFinished(tag: UInt64, _ result: LookUpResult) {
@@ -190,6 +217,22 @@ final class IndexRig: TokenIndexDelegate, IndexWriterDelegate {
     func applyFrom(_ positions: [IndexTopicPosition]) { assignments.append(positions) }
 
     func markersWritten() { marks += 1 }
+
+    func noticed(_ notice: IndexNotice) { notices.append(notice) }
+
+    /// The records that the writer wants on the topic of verdicts, and forgets them.
+    func takePublished() -> [InvalidationRecord] {
+        let records = notices.compactMap { notice -> InvalidationRecord? in
+            if case .publish(let record) = notice { return record }
+            return nil
+        }
+        notices.removeAll { if case .publish = $0 { true } else { false } }
+        return records
+    }
+
+    var tripped: [TrippedFuse] {
+        notices.compactMap { if case .fuseTripped(let fuse) = $0 { fuse } else { nil } }
+    }
 }
 
 /// A place in partition 0; the timestamp follows the offset unless it is given.

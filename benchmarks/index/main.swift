@@ -132,7 +132,7 @@ func measureBuilding(_ options: Options) throws {
             switch event {
             case .readFrom(_, let epoch): events.withLock { $0.epoch = epoch }
             case .complete: events.withLock { $0.isComplete = true }
-            case .roomAvailable: break
+            case .roomAvailable, .noticed: break
             case .unreadable(_, _, let error): fail("\(error)")
             case .refused(_, _, let text): fail(text)
             }

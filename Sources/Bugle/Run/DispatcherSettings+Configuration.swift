@@ -35,6 +35,7 @@ extension DispatcherSettings {
         takesUserFromSubject = configuration.cloudEvents.userFromSubject
         apnsConnections = configuration.dispatch.apnsConnections.range
         fcmConnections = configuration.dispatch.fcmConnections.range
+        gatewayPreference = configuration.index.gatewayPreference
         configurationHash = configuration.shortHash
         replica = configuration.kafka.instance
     }

@@ -86,9 +86,11 @@ internal final class IndexFeedState: Sendable {
     let lagMillis = Atomic<Int64>(0)
     /// Records that were not readable or could not be stored.
     let skipped: Counter
+    let registry: MetricsRegistry
     private let turn = Atomic<Int64>(SystemTime.shared.monotonic.nanos)
 
     init(_ registry: MetricsRegistry) {
+        self.registry = registry
         skipped = registry.counter(
             "bugle_index_records_skipped_total",
             help: "Records of the index's topics that are not readable or cannot be stored.")

@@ -12,6 +12,7 @@ internal final class IndexFeedLoop {
     private let state: IndexFeedState
     private let log: Log
     private let faults: RateLimitedLog
+    private let notices: IndexNoticeBoard
 
     private var builder: IndexBuilder?
     private let orders = IndexOrders()
@@ -21,12 +22,15 @@ internal final class IndexFeedLoop {
     private var batch: [IndexInput] = []
     /// Whether the builder knows that the topics were read to their end.
     private var hasCaughtUp = false
+    private var caughtUpAt = MonotonicTime(nanos: .min / 2)
     private var recordCount = 0
     private var startedAt = MonotonicTime(nanos: 0)
     private var retryAt = MonotonicTime(nanos: .min / 2)
 
     /// How long a topic that cannot be read is left alone.
     private static let retryInterval = TimeSpan.seconds(1)
+    /// How often the builder hears that there is nothing more.
+    private static let caughtUpInterval = TimeSpan.milliseconds(200)
     /// How long one turn waits for records.
     private static let wait = TimeSpan.milliseconds(20)
     /// Records handed over at a time.
@@ -42,6 +46,7 @@ internal final class IndexFeedLoop {
         self.state = state
         self.log = log
         faults = RateLimitedLog(log)
+        notices = IndexNoticeBoard(settings, registry: state.registry, log: log)
     }
 
     /// Runs until the feed is stopped.
@@ -61,6 +66,7 @@ internal final class IndexFeedLoop {
 
     private func turn() {
         for event in orders.take() { follow(event) }
+        notices.publish()
         guard let reader else {
             orders.wait(upTo: Self.wait)
             return
@@ -73,10 +79,11 @@ internal final class IndexFeedLoop {
         guard batch.isEmpty || hand() else { return }
         guard reader.isAtEnd else { return }
         state.lagMillis.store(0, ordering: .relaxed)
-        if !hasCaughtUp {
-            hasCaughtUp = true
-            builder?.caughtUp(epoch: epoch)
-        }
+        let now = SystemTime.shared.monotonic
+        guard !hasCaughtUp || now - caughtUpAt >= Self.caughtUpInterval else { return }
+        hasCaughtUp = true
+        caughtUpAt = now
+        builder?.caughtUp(epoch: epoch)
     }
 
     /// Hands the batch to the builder; false when it has no room for it.
@@ -172,11 +179,20 @@ internal final class IndexFeedLoop {
         case .unreadable(let topic, let position, let error):
             skipped(topic, position, error.description)
         case .refused(let topic, let position, let reason): skipped(topic, position, reason)
+        case .noticed(let notice): notices.take(notice)
         }
     }
 
     private func read(from positions: [IndexTopicPosition], epoch: UInt64) {
         self.epoch = epoch
+        if let change = foreignTopic(positions) {
+            log.warning(
+                "a topic of the index is not the one that was read before; the index is built anew",
+                ["reason": LogValue(change)])
+            reader = nil
+            builder?.rebuild(epoch: epoch)
+            return
+        }
         batch = []
         hasCaughtUp = false
         recordCount = 0
@@ -206,6 +222,29 @@ internal final class IndexFeedLoop {
             // A new builder asks again where to read from.
             stopWriting()
         }
+    }
+
+    /// Why the stored positions cannot be those of the present topics: one was created anew, or
+    /// has lost records that were not read; nil when they can.
+    private func foreignTopic(_ positions: [IndexTopicPosition]) -> String? {
+        let known = positions.filter { $0.nextOffset > 0 }
+        guard !known.isEmpty else { return nil }
+        do throws(KafkaError) {
+            let admin = try Admin(settings.kafka)
+            for position in known {
+                let place = TopicPartition(name(of: position.topic), position.partition)
+                let held = try admin.watermarks(place, timeout: .seconds(5))
+                guard held.lowerBound <= position.nextOffset,
+                    position.nextOffset <= held.upperBound
+                else {
+                    return "\(place) holds \(held), read was up to \(position.nextOffset)"
+                }
+            }
+        } catch {
+            // Who reads the topics will say what is wrong with them.
+            faults.warning("the topics' ends are not known", ["error": LogValue("\(error)")])
+        }
+        return nil
     }
 
     private func skipped(_ topic: IndexTopic, _ position: TopicPosition, _ reason: String) {

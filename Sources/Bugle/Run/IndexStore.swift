@@ -16,13 +16,25 @@ internal enum IndexStore: Sendable {
     /// The store of a configuration; the password is read here.
     init(_ configuration: Configuration, log: Log) throws(Failure) {
         switch configuration.index.store {
-        case .memory: self = .memory(InMemoryTokenIndex())
+        case .memory:
+            self = .memory(
+                InMemoryTokenIndex(
+                    staleness: StalenessPolicy(configuration.index.staleness),
+                    fusePolicy: FusePolicy(configuration.index.fuse)))
         case .redis:
             self = .redis(
-                RedisTokenIndex(
-                    try Self.connection(configuration.redis), prefix: configuration.redis.prefix),
+                try Self.redisIndex(configuration),
                 RedisEventLog(log, address: configuration.redis.addressText))
         }
+    }
+
+    /// The index in Redis that a configuration names.
+    static func redisIndex(_ configuration: Configuration) throws(Failure) -> RedisTokenIndex {
+        var index = RedisTokenIndex(
+            try Self.connection(configuration.redis), prefix: configuration.redis.prefix)
+        index.staleness = StalenessPolicy(configuration.index.staleness)
+        index.fusePolicy = FusePolicy(configuration.index.fuse)
+        return index
     }
 
     /// How Redis is reached; password and certificates are read here.
@@ -113,5 +125,22 @@ internal final class RedisEventLog: Sendable {
                 "no use of Redis; look-ups wait until it is back",
                 ["address": LogValue(address), "error": LogValue(error.description)])
         }
+    }
+}
+
+extension StalenessPolicy {
+    /// The policy of a configuration.
+    internal init(_ settings: Configuration.Index.Staleness) {
+        self.init(after: settings.after, fcmAfter: settings.fcmAfter)
+    }
+}
+
+extension FusePolicy {
+    /// The policy of a configuration.
+    internal init(_ settings: Configuration.Index.Fuse) {
+        self.init()
+        permille = settings.percent * 10
+        tokensMin = settings.tokensMin
+        window = settings.window
     }
 }

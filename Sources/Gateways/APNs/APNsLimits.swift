@@ -33,6 +33,9 @@ public enum APNsLimits {
     public static let tokenBusyWait = TimeSpan.seconds(60)
     /// The wait after `TooManyProviderTokenUpdates`, for that connection.
     public static let tokenUpdatesWait = TimeSpan.seconds(60)
+    /// So long after a registration APNs would know a token that was really renewed: one that is
+    /// dead still was only uploaded again.
+    public static let renewalSpan = TimeSpan.hours(1)
     /// A 410's timestamp below this is in seconds by mistake.
     public static let timestampMin = UnixMillis(1_000_000_000_000)
     /// How far in the future a 410's timestamp may lie.

@@ -150,6 +150,10 @@ public enum APNsVerdict {
         if sent.registeredAt <= dead {
             verdict.course = .final(.tokenInvalid)
             verdict.tokenAction = .invalidate(asOf: dead)
+        } else if sent.sentAt - sent.registeredAt >= APNsLimits.renewalSpan {
+            verdict.course = .final(.tokenInvalid)
+            verdict.tokenAction = .invalidate(asOf: sent.sentAt)
+            verdict.detail = "dead before its last registration, and still an hour after it"
         } else {
             verdict.detail = "dead before its last registration; the token stays"
         }

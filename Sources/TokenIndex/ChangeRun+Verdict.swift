@@ -1,0 +1,129 @@
+// The steps of a verdict. One that a misconfiguration can cause is counted before it takes effect;
+// what a tripped fuse holds back goes on the topic as such, so that a rebuild holds it back too.
+
+internal import Base
+internal import Redis
+
+extension ChangeRun {
+    func judge(_ record: InvalidationRecord) {
+        judge(record) { [self] plan in
+            let isBlocked = plan.word == "blocked"
+            if record.isCounted, isBlocked, let name = record.fuseName {
+                return tally(record, name, plan)
+            }
+            if isBlocked && record.isChurn { countChurn(record) }
+            carryOut(plan, record.addressID) { [self] in close(record, isBlocked: isBlocked) }
+        }
+    }
+
+    private func judge(
+        _ record: InvalidationRecord, then next: @escaping (IndexPlan) -> Void
+    ) {
+        let words = [
+            record.verdict.rawValue, String(record.asOf.value), record.tokenHash ?? "",
+            record.reason, record.held?.rawValue ?? "", record.fuseID ?? "",
+        ]
+        let arguments =
+            common(record.addressID.text) + positionArguments + words.map { Array($0.utf8) }
+        run(
+            IndexScripts.judge, [writer.layout.install(record.addressID)], arguments
+        ) { [self] reply in
+            guard let plan = IndexPlan(reply) else { return finish(.outdated) }
+            next(plan)
+        }
+    }
+
+    // MARK: - The fuse
+
+    private func tally(_ record: InvalidationRecord, _ name: FuseName, _ plan: IndexPlan) {
+        let (layout, policy) = (writer.layout, writer.fusePolicy)
+        let arguments = [
+            String(writer.now.value), record.addressID.text, String(position.timestamp),
+            String(policy.window.millis), String(policy.tokensMin), String(policy.permille),
+            name.text, name.id(at: writer.now), record.reason,
+        ]
+        run(
+            FuseScripts.tally, [layout.answers(name), layout.judged(name), layout.trippedFuses],
+            arguments.map { Array($0.utf8) }
+        ) { [self] reply in
+            let words = reply.elements.compactMap(\.text)
+            guard words.count >= 2, words[0] != "pass" else {
+                return carryOut(plan, record.addressID) { [self] in finish(.applied) }
+            }
+            let held = record.held(by: words[1])
+            if words[0] == "trips" { tripped(record, name, words[1], others: words[2...]) }
+            judge(held) { [self] plan in
+                carryOut(plan, record.addressID) { [self] in
+                    writer.note(.publish(held))
+                    finish(.applied)
+                }
+            }
+        }
+    }
+
+    /// The fuse trips: those who were judged before it did are held as well.
+    private func tripped(
+        _ record: InvalidationRecord, _ name: FuseName, _ fuseID: String,
+        others: ArraySlice<String>
+    ) {
+        writer.note(
+            .fuseTripped(
+                TrippedFuse(
+                    id: fuseID, name: name, since: writer.now, reason: record.reason,
+                    held: others.count + 1)))
+        for text in others {
+            guard let id = AddressID(text) else { continue }
+            writer.describe(id) { [writer] report in
+                guard let record = report?.heldRecord(by: fuseID, name) else { return }
+                writer.note(.publish(record))
+            }
+        }
+    }
+
+    /// What follows a verdict: the book-keeping of the fuse it belongs to.
+    private func close(_ record: InvalidationRecord, isBlocked: Bool) {
+        guard let name = record.fuseName, let fuseID = record.fuseID else {
+            return finish(.applied)
+        }
+        let layout = writer.layout
+        let id = record.addressID.text
+        if record.verdict == .quarantine {
+            guard isBlocked else { return finish(.applied) }
+            let arguments = [
+                id, String(position.timestamp), name.text, fuseID, record.reason,
+            ]
+            run(
+                FuseScripts.adopt, [layout.judged(name), layout.trippedFuses],
+                arguments.map { Array($0.utf8) }
+            ) { [self] _ in finish(.applied) }
+        } else {
+            run(
+                FuseScripts.settled,
+                [layout.answers(name), layout.judged(name), layout.trippedFuses],
+                [id, name.text].map { Array($0.utf8) }
+            ) { [self] _ in finish(.applied) }
+        }
+    }
+
+    /// Beside the change: its result matters to nobody else.
+    private func countChurn(_ record: InvalidationRecord) {
+        guard let gateway = record.gateway, let environment = record.environment,
+            writer.now.value - position.timestamp < TimeSpan.hours(1).millis
+        else { return }
+        let app = record.addressID.app
+        let arguments = [
+            writer.now.value / 3_600_000, ChurnHistory.hours, Int64(ChurnHistory.hoursMin),
+            Int64(ChurnHistory.deadMin), Int64(ChurnHistory.factor),
+        ]
+        writer.ask(
+            FuseScripts.churned, [writer.layout.churn(app: app, gateway, environment)],
+            arguments.map { String($0) }
+        ) { [writer] reply in
+            guard let dead = reply?.integer, dead > 0 else { return }
+            writer.note(
+                .churn(
+                    ChurnAlarm(
+                        app: app, gateway: gateway, environment: environment, dead: Int(dead))))
+        }
+    }
+}

@@ -1,0 +1,141 @@
+// Puts a store right that lost some of its writes. Installs, tokens and users lie in different
+// buckets, of which some may show an older state than others: an entry may be left with a user who
+// gave the install away, or missing with the one who has it now.
+
+internal import Base
+internal import EventLoop
+internal import Redis
+
+/// Loop-confined, owned by the index writer.
+internal final class Reconciler {
+    /// Lists an install's addresses anew.
+    var relist: ((AddressID, @escaping () -> Void) -> Void)?
+
+    private let client: RedisClient
+    private let layout: RedisLayout
+    private let loop: EventLoop
+    private var walk: KeyWalk?
+
+    /// Keys in work at once.
+    private static let depth = 128
+
+    init(_ client: RedisClient, layout: RedisLayout, on loop: EventLoop) {
+        self.client = client
+        self.layout = layout
+        self.loop = loop
+    }
+
+    func stop() {
+        walk?.cancel()
+        relist = nil
+    }
+
+    /// Removes every key but markers and fuses.
+    func wipe(_ done: @escaping (Bool) -> Void) {
+        start(
+            "[uvxit]",
+            { [client] key, next in
+                RedisQuestion.ask(client, ["UNLINK", key]) { _ in next() }
+            }, done)
+    }
+
+    /// Takes away what users have and no install gives them, then gives them what is missing.
+    func reconcile(_ done: @escaping (Bool) -> Void) {
+        start("[uv]", { [unowned self] in check($0, $1) }) { [unowned self] isDone in
+            guard isDone else { return done(false) }
+            start("i", { [unowned self] in list($0, $1) }, done)
+        }
+    }
+
+    private func start(
+        _ kinds: String, _ visit: @escaping KeyWalk.Visit, _ done: @escaping (Bool) -> Void
+    ) {
+        walk?.cancel()
+        let walk = KeyWalk(
+            client, on: loop, pattern: layout.pattern(kinds), depth: Self.depth, visit: visit
+        ) { done($0 == nil) }
+        self.walk = walk
+        walk.start()
+    }
+
+    // MARK: - Users
+
+    private func check(_ key: String, _ next: @escaping () -> Void) {
+        RedisQuestion.ask(client, ["HGETALL", key]) { [weak self] reply in
+            guard let self, case .success(let reply) = reply else { return next() }
+            let parts = reply.elements
+            let entries = stride(from: 0, to: parts.count - 1, by: 2).compactMap {
+                ListedEntry(parts[$0], parts[$0 + 1])
+            }
+            check(entries[...], under: key, next)
+        }
+    }
+
+    private func check(
+        _ entries: ArraySlice<ListedEntry>, under key: String, _ next: @escaping () -> Void
+    ) {
+        guard let entry = entries.first else { return next() }
+        let goOn = { [weak self] () -> Void in
+            self?.check(entries.dropFirst(), under: key, next)
+        }
+        let install = layout.install(entry.id)
+        let arguments = [Array(entry.id.text.utf8)]
+        RedisQuestion.ask(client, OperatorScripts.owner, [install], arguments) {
+            [weak self] reply in
+            guard let self, case .success(let reply) = reply, reply.count == 2 else {
+                return goOn()
+            }
+            let owner = reply.elements[0].text ?? ""
+            let revision = max(reply.elements[1].integer ?? 0, entry.revision)
+            guard let user = layout.user(of: key, app: entry.id.app), user != owner else {
+                return goOn()
+            }
+            unlink(entry.id, from: user, revision, goOn)
+        }
+    }
+
+    private func unlink(
+        _ id: AddressID, from user: String, _ revision: Int64, _ next: @escaping () -> Void
+    ) {
+        let keys = [
+            layout.user(user, app: id.app), layout.unlinked(user, app: id.app),
+            layout.further(user, app: id.app),
+        ]
+        let arguments = [Array(id.text.utf8), Array(String(revision).utf8), PlanStep.span]
+        RedisQuestion.ask(client, IndexScripts.unlink, keys, arguments) { _ in next() }
+    }
+
+    // MARK: - Installs
+
+    private func list(_ key: String, _ next: @escaping () -> Void) {
+        guard let id = layout.rest(of: key, kind: "i").flatMap({ AddressID($0) }) else {
+            return next()
+        }
+        relist?(id, next)
+    }
+}
+
+/// An entry of a user as far as a comparison needs it.
+private struct ListedEntry {
+    let id: AddressID
+    let revision: Int64
+
+    init?(_ field: RedisReply, _ value: RedisReply) {
+        guard let id = field.text.flatMap({ AddressID($0) }),
+            let colon = value.bytes.firstIndex(of: 0x3A),
+            let revision = Int64(String(decoding: value.bytes[..<colon], as: UTF8.self))
+        else { return nil }
+        self.id = id
+        self.revision = revision
+    }
+}
+
+extension RedisLayout {
+    /// The user whose addresses lie in a key; nil when it is no such key, or of another app.
+    func user(of key: String, app: String) -> String? {
+        guard let rest = rest(of: key, kind: "u") ?? rest(of: key, kind: "v"),
+            rest.hasPrefix(app + ":")
+        else { return nil }
+        return String(rest.dropFirst(app.count + 1))
+    }
+}

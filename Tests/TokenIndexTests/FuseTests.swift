@@ -1,0 +1,249 @@
+// The fuse: verdicts that a misconfiguration can cause are held back when there are too many.
+
+import Base
+import EventLoop
+import Testing
+
+@testable import TokenIndex
+
+/// A verdict that names the credential it was met with, and so counts.
+private func counted(
+    _ install: String, _ kind: TokenVerdict = .suspend, asOf: Int64 = 500,
+    credential: String = "TEAM.KEY", reason: String = "BadDeviceToken"
+) -> InvalidationRecord {
+    guard case .invalidation(var record) = verdict(kind, install, token: "t-\(install)", asOf: asOf)
+    else { preconditionFailure("a verdict is one") }
+    record.gateway = .apns
+    record.environment = .production
+    record.credential = credential
+    record.reason = reason
+    return record
+}
+
+extension IndexRig {
+    fileprivate func register(_ count: Int, prefix: String = "i") throws {
+        let tags = (0..<count).map {
+            start(upload("\(prefix)\($0)", "u\($0)", token: "t-\(prefix)\($0)", at: 100))
+        }
+        try turn { tags.allSatisfy { self.result(of: $0) != nil } }
+    }
+
+    /// Applies verdicts one after another, as if they were read this moment.
+    fileprivate func judge(_ records: [InvalidationRecord], age: TimeSpan = .zero) throws {
+        for record in records {
+            offset += 1
+            try apply(
+                .invalidation(record), at: place(offset, time: loop.wall.value - age.millis))
+        }
+    }
+
+    fileprivate func standings(_ store: any IndexStore, _ users: Range<Int>) throws
+        -> [AddressStanding: Int]
+    {
+        let operations = try store.operations()
+        var counts: [AddressStanding: Int] = [:]
+        for user in users {
+            for report in try operations.reports(app: "app", userID: "u\(user)") {
+                counts[report.standing, default: 0] += 1
+            }
+        }
+        return counts
+    }
+}
+
+@Suite struct `The fuse` {
+    private let name = FuseName(
+        app: "app", gateway: .apns, environment: .production, credential: "TEAM.KEY")
+
+    @Test func `trips at the fiftieth token, holds it and all before it, and lets go`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(60)
+            try rig.judge((0..<49).map { counted("i\($0)") })
+            #expect(rig.tripped.isEmpty && rig.takePublished().isEmpty, "\(store.name)")
+            try rig.judge([counted("i49")])
+            let fuse = try #require(rig.tripped.first, "\(store.name)")
+            #expect(rig.tripped.count == 1 && fuse.held == 50 && fuse.name == name)
+            #expect(fuse.reason == "BadDeviceToken" && fuse.likelyCause.contains("environment"))
+            try rig.turn { rig.notices.count == 51 }
+            // What it holds goes on the topic, so that a rebuild holds it as well.
+            let published = rig.takePublished()
+            #expect(Set(published.map(\.addressID.installID)).count == 50)
+            #expect(
+                published.allSatisfy {
+                    $0.verdict == .quarantine && $0.held == .suspend && $0.fuseID == fuse.id
+                })
+            try rig.judge(published)
+            // From now on at once.
+            try rig.judge([counted("i50", .invalidate, reason: "INVALID_ARGUMENT")])
+            #expect(try rig.standings(store, 0..<60) == [.quarantined: 51, .active: 9])
+            let shown = try rig.addresses("u50")
+            #expect(shown.count == 1 && shown.allSatisfy(\.isQuarantined))
+            try rig.judge(rig.takePublished())
+
+            let operations = try store.operations()
+            let waiting = try operations.fuses()
+            #expect(waiting.map(\.id) == [fuse.id] && waiting.map(\.held) == [51])
+            try rig.turn { rig.reader.trippedFuses == [self.name: fuse.id] }
+            #expect(throws: IndexOperationError.noSuchFuse("x")) {
+                try operations.records(settling: "x", .release)
+            }
+            let releases = try operations.records(settling: fuse.id, .release)
+            #expect(releases.count == 51 && releases.allSatisfy { $0.verdict == .release })
+            try rig.judge(releases)
+            #expect(try rig.standings(store, 0..<60) == [.active: 60], "\(store.name)")
+            #expect(try operations.fuses().isEmpty)
+            #expect(try rig.ids("u50") == ["app/i50"])
+            try rig.turn { rig.reader.trippedFuses.isEmpty }
+        }
+    }
+
+    @Test func `lets the verdicts take effect when they are discarded`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(52)
+            try rig.judge((0..<50).map { counted("i\($0)") })
+            try rig.judge([counted("i50", .invalidate, reason: "INVALID_ARGUMENT")])
+            try rig.turn { rig.notices.count == 52 }
+            try rig.judge(rig.takePublished())
+            let operations = try store.operations()
+            let fuse = try #require(try operations.fuses().first)
+            let records = try operations.records(settling: fuse.id, .discard)
+            try rig.judge(records)
+            #expect(
+                try rig.standings(store, 0..<52) == [.suspended: 50, .invalidated: 1, .active: 1],
+                "\(store.name)")
+            #expect(try operations.fuses().isEmpty && rig.takePublished().isEmpty)
+            // Discarding trips nothing, and a new registration revives.
+            #expect(rig.tripped.count == 1)
+            try rig.apply(upload("i7", "u7", token: "t-i7", at: 501, version: 2))
+            #expect(try rig.ids("u7") == ["app/i7"])
+        }
+    }
+
+    @Test func `weighs tokens against the answers of all processes`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            let other = try IndexRig(store, isComplete: false)
+            try rig.register(80)
+            rig.reader.count(answers: 700, for: name)
+            other.reader.count(answers: 700, for: name)
+            let minutes = { (store as? RedisStore)?.counted(self.name) ?? 1_400 }
+            try rig.turn {
+                other.loop.turn(waitingUpTo: .milliseconds(1))
+                return minutes() == 1_400
+            }
+            // 5 % of 1,400 are 70.
+            try rig.judge((0..<69).map { counted("i\($0)") })
+            #expect(rig.tripped.isEmpty, "\(store.name)")
+            try rig.judge([counted("i69")])
+            #expect(rig.tripped.count == 1, "\(store.name)")
+        }
+    }
+
+    @Test func `counts a token once, and neither old verdicts nor those that do not hold`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(160)
+            try rig.judge((0..<40).map { counted("i\($0)") })
+            try rig.judge((0..<40).map { counted("i\($0)") })
+            // Read again from long ago.
+            try rig.judge((40..<80).map { counted("i\($0)") }, age: .minutes(6))
+            // Registered since.
+            try rig.judge((80..<120).map { counted("i\($0)", asOf: 99) })
+            // Another credential has a fuse of its own.
+            try rig.judge((120..<160).map { counted("i\($0)", credential: "TEAM.OTHER") })
+            #expect(rig.tripped.isEmpty, "\(store.name)")
+            let expected: [AddressStanding: Int] = [.suspended: 120, .active: 40]
+            #expect(try rig.standings(store, 0..<160) == expected, "\(store.name)")
+        }
+    }
+
+    @Test func `never counts a token's ordinary death`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(120)
+            try rig.judge(
+                (0..<120).map {
+                    var record = counted("i\($0)", .invalidate, reason: "Unregistered")
+                    record.credential = nil
+                    return record
+                })
+            #expect(rig.tripped.isEmpty)
+            #expect(try rig.standings(store, 0..<120) == [.invalidated: 120], "\(store.name)")
+        }
+    }
+
+    @Test func `is known to a rebuilt index from the topic alone`() throws {
+        for make in Stores.makers {
+            let first = try make()
+            let rig = try IndexRig(first)
+            try rig.register(50)
+            try rig.judge((0..<50).map { counted("i\($0)") })
+            try rig.turn { rig.notices.count == 51 }
+            let topic = rig.takePublished()
+
+            let second = try make()
+            let rebuilt = try IndexRig(second)
+            try rebuilt.register(50)
+            try rebuilt.judge(topic, age: .hours(30))
+            #expect(rebuilt.tripped.isEmpty)
+            #expect(try rebuilt.standings(second, 0..<50) == [.quarantined: 50], "\(first.name)")
+            let fuses = try second.operations().fuses()
+            #expect(fuses.map(\.id) == rig.tripped.map(\.id) && fuses.map(\.held) == [50])
+        }
+    }
+
+    @Test func `says a word when three times as many tokens die as in the last days`() throws {
+        let time = ManualTime()
+        for store in [InMemoryStore(time: time), try RedisStore()] as [any IndexStore] {
+            let rig = try IndexRig(store, time: time)
+            try rig.register(160)
+            func die(_ installs: Range<Int>) throws {
+                try rig.judge(
+                    installs.map {
+                        var record = counted("i\($0)", .invalidate, reason: "Unregistered")
+                        record.credential = nil
+                        return record
+                    })
+            }
+            func answer(_ count: Int) throws {
+                rig.reader.count(answers: count, for: name)
+                time.advance(by: .seconds(2))
+                for _ in 0..<5 { rig.loop.turn(waitingUpTo: .milliseconds(5)) }
+            }
+            // Two days with one dead token in a thousand answers.
+            for hour in 0..<48 {
+                try answer(1_000)
+                try die(hour..<hour + 1)
+                time.advance(by: .hours(1))
+            }
+            let alarms = {
+                rig.notices.compactMap { notice -> ChurnAlarm? in
+                    if case .churn(let alarm) = notice { return alarm }
+                    return nil
+                }
+            }
+            try answer(20_000)
+            try die(48..<98)
+            #expect(alarms().isEmpty, "\(store.name): 50 of 20,000 are 2.5 times as many")
+            try die(98..<118)
+            for _ in 0..<5 { rig.loop.turn(waitingUpTo: .milliseconds(5)) }
+            #expect(alarms().map(\.dead) == [70], "\(store.name)")
+            try die(118..<158)
+            for _ in 0..<5 { rig.loop.turn(waitingUpTo: .milliseconds(5)) }
+            #expect(alarms().count == 1, "\(store.name): once an hour")
+        }
+    }
+}
+
+extension RedisStore {
+    /// The answers of this and the last minute.
+    fileprivate func counted(_ name: FuseName) -> Int {
+        let text = try? Operator(server).run(
+            "EVAL",
+            "local n = 0 for _, v in ipairs(redis.call('HVALS', KEYS[1])) do n = n + v end return n",
+            "1", index.layout.answers(name))
+        return text.flatMap { Int($0) } ?? 0
+    }
+}

@@ -138,8 +138,7 @@ let package = Package(
             "BugleTests",
             [
                 "Bugle", "Config", "Routes", "Crypto", "Kafka", "JSON", "Redis", "RedisServer",
-                "Telemetry",
-                "Base",
+                "TokenIndex", "Telemetry", "Base",
             ]),
         tests("SimulatorTests", ["Simulator", "HTTP2", "EventLoop", "Crypto", "JSON", "Base"]),
     ],

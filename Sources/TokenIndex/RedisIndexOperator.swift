@@ -52,6 +52,8 @@ public final class RedisIndexOperator {
         _ start: (@escaping (Result<Value, RedisError>) -> Void) -> Void
     ) throws(IndexOperationError) -> Value {
         var result: Result<Value, RedisError>?
+        // The loop's clock stood still while nobody turned it, and time-outs count from it.
+        loop.turn(waitingUpTo: .zero)
         start { result = $0 }
         while result == nil { loop.turn(waitingUpTo: .milliseconds(50)) }
         switch result {

@@ -22,6 +22,10 @@ public struct DecodedRegistration: Sendable {
     /// of changes within a millisecond; for a row of a snapshot, all of which are read at one
     /// moment, its last change if it says so; else the record's Kafka timestamp.
     public var timestamp: Int64
+    /// The user that a change record names in the row before the change.
+    public var formerUserID: String?
+    /// Whether the record's value is null.
+    public var isNull = false
 }
 
 /// A decoder with its buffers. Confined to one thread.
@@ -66,7 +70,7 @@ public final class RegistrationDecoder {
     ) throws(RecordError) -> DecodedRegistration {
         let id = try RegistrationKey(key, keyParser).addressID(tables, nested)
         return DecodedRegistration(
-            records: id.map { [.gone($0)] } ?? [], timestamp: timestamp)
+            records: id.map { [.gone($0)] } ?? [], timestamp: timestamp, isNull: true)
     }
 
     /// A row without its change record around it.
@@ -90,11 +94,13 @@ public final class RegistrationDecoder {
         let former = change.before.map {
             RecordReader($0, RowDialect(schema: change.schema, table: table, nested: nested))
         }
+        let formerUserID = try? former?.userID("user_id")
         switch change.operation {
         case .truncate: throw .truncated
         case .delete:
             let id = try deleted(former, key)
-            return DecodedRegistration(records: [.gone(id)], timestamp: timestamp)
+            return DecodedRegistration(
+                records: [.gone(id)], timestamp: timestamp, formerUserID: formerUserID)
         case .write, .snapshot:
             guard let after = change.after else { throw .missing(field: "after") }
             let row = RowDialect(
@@ -109,7 +115,8 @@ public final class RegistrationDecoder {
                 try reader.isActive() ? .registered(reader, id: id, timestamp) : .gone(id))
             let changed = change.operation == .snapshot ? try reader.changeTime() : nil
             let time = changed ?? change.committedAt
-            return DecodedRegistration(records: records, timestamp: time ?? timestamp)
+            return DecodedRegistration(
+                records: records, timestamp: time ?? timestamp, formerUserID: formerUserID)
         }
     }
 

@@ -142,7 +142,10 @@ class Record:
 
     @functools.cached_property
     def json(self):
-        return json.loads(self.value)
+        try:
+            return json.loads(self.value)
+        except ValueError as e:
+            raise AssertionError(f"{e}: {self.value}")
 
 
 class Kafka:
@@ -240,6 +243,18 @@ class Redis:
     def stop(self):
         self.process.stop()
 
+    def cli(self, *arguments):
+        """The lines that redis-cli answers with."""
+        done = subprocess.run(
+            ["redis-cli", "-p", str(self.port), *map(str, arguments)], capture_output=True,
+            check=True, timeout=30)
+        return done.stdout.decode(errors="replace").splitlines()
+
+    def dump(self):
+        """Everything that is stored, as one text."""
+        return "\n".join(
+            "\n".join([key, *self.cli("HGETALL", key)]) for key in self.cli("KEYS", "*"))
+
 
 class Gateways:
     """`bugle simulate`: APNs, FCM and the token endpoint, with keys and a CA of their own."""
@@ -284,7 +299,9 @@ def yaml(value, depth=0):
 class World:
     """Everything that one test class needs. Stop it with `close`."""
 
-    def __init__(self, faults=None, drain_deadline="20s", properties=None, commit="transactional"):
+    def __init__(
+            self, faults=None, drain_deadline="20s", properties=None, commit="transactional",
+            index=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bugle-test-"))
         self.parts = []
         self.dispatcher = None
@@ -305,7 +322,7 @@ class World:
                                    **(properties or {})},
                 },
                 "redis": {"address": self.redis.address, "prefix": "bugle:"},
-                "index": {"store": "redis"},
+                "index": {"store": "redis", **(index or {})},
                 "apps": self.gateways.apps,
                 "lanes": 2,
                 "admin": {"listen": f"127.0.0.1:{self.admin_port}"},
@@ -543,10 +560,12 @@ class WorldTest(unittest.TestCase):
     drain_deadline = "20s"
     kafka_properties = None
     commit = "transactional"
+    index_settings = None
 
     @classmethod
     def setUpClass(cls):
-        cls.world = World(cls.faults, cls.drain_deadline, cls.kafka_properties, cls.commit)
+        cls.world = World(
+            cls.faults, cls.drain_deadline, cls.kafka_properties, cls.commit, cls.index_settings)
         cls.addClassCleanup(cls.world.close)
         cls.world.apply_topics()
         cls.world.start()

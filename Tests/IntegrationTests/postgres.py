@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 
 from harness import START_TIMEOUT, Process, free_port, listening, wait_until
 
@@ -138,8 +139,13 @@ class Changes:
         self.table = table
         self.key = key
         self.excluded = set(excluded)
+        # Commits a millisecond apart, so that their order is certain.
+        self.clock = int(time.time() * 1000)
         self.slot = re.sub(r"\W", "_", table) + "_test"
         server.run(f"SELECT pg_create_logical_replication_slot('{self.slot}', 'test_decoding')")
+
+    def drop(self):
+        self.server.run(f"SELECT pg_drop_replication_slot('{self.slot}')")
 
     def snapshot(self):
         """The rows that are there, as the connector's first reading has them."""
@@ -160,6 +166,7 @@ class Changes:
             f"'{self.slot}', NULL, NULL, 'include-timestamp', 'off')")
         records = []
         for text in (line["data"] for line in lines):
+            self.clock += text.startswith("BEGIN")
             found = CHANGE.match(text)
             if not found or f"{found[1]}.{found[2]}" != self.table or found[3] == "TRUNCATE":
                 continue
@@ -195,7 +202,8 @@ class Changes:
         def record(operation, before, after):
             schema, table = self.table.split(".")
             value = {"before": before, "after": after, "op": operation, "ts_ms": 1,
-                     "source": {"connector": "postgresql", "schema": schema, "table": table}}
+                     "source": {"connector": "postgresql", "schema": schema, "table": table,
+                                "ts_ms": self.clock}}
             return key(after or before), json.dumps(value)
 
         if operation == "d":

@@ -39,6 +39,23 @@ def verdict(word, install, as_of, token_hash=None, **fields):
     return f"SELECT push.apply_invalidation({quoted(json.dumps(record))})"
 
 
+def statement(generator):
+    """A statement on few installs, users and tokens, so that several of them meet."""
+    install, user = f"i{generator.randrange(6)}", f"u{generator.randrange(3)}"
+    version, kind = generator.randrange(100), generator.choice(["alert", "voip"])
+    return generator.choice([
+        register(install, user, version, *[
+            fcm(f"t{generator.randrange(6)}", kind=kind)
+            for kind in generator.sample(["alert", "voip", "watch"], generator.randint(1, 3))]),
+        register(install, user, version, fcm(f"t{generator.randrange(6)}", kind=kind)),
+        f"SELECT push.logout('shop', '{install}', '{user}', {version})",
+        f"SELECT push.unregister('shop', '{install}')",
+        f"SELECT push.seen('shop', '{install}')",
+        verdict("invalidate", install, 1 << 42, kind=kind),
+        f"SELECT push.forget('shop', '{user}')",
+    ])
+
+
 class RegistryTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -297,23 +314,7 @@ class SeveralSessions(RegistryTest):
         self.assertEqual(foreign, [], f"seed {seed}: an address of another user than its install")
 
     def script(self, generator):
-        """Statements on few installs and tokens, so that they meet."""
-        lines = []
-        for _ in range(60):
-            install, user = f"i{generator.randrange(6)}", f"u{generator.randrange(3)}"
-            version, kind = generator.randrange(100), generator.choice(["alert", "voip"])
-            lines.append(generator.choice([
-                register(install, user, version, *[
-                    fcm(f"t{generator.randrange(6)}", kind=k)
-                    for k in generator.sample(["alert", "voip", "watch"], generator.randint(1, 3))]),
-                register(install, user, version, fcm(f"t{generator.randrange(6)}", kind=kind)),
-                f"SELECT push.logout('shop', '{install}', '{user}', {version})",
-                f"SELECT push.unregister('shop', '{install}')",
-                f"SELECT push.seen('shop', '{install}')",
-                verdict("invalidate", install, 1 << 42, kind=kind),
-                f"SELECT push.forget('shop', '{user}')",
-            ]))
-        return ";\n".join(lines)
+        return ";\n".join(statement(generator) for _ in range(60))
 
     def answers(self, script):
         session = self.server.session()

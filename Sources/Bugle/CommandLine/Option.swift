@@ -24,7 +24,7 @@ internal struct Option {
 
 /// What stood on the command line behind the command's name.
 internal struct Arguments {
-    private let values: [String: String]
+    let values: [String: String]
     /// What is neither an option nor an option's argument, in order.
     let positional: [String]
 

@@ -1,6 +1,5 @@
 internal import Base
 internal import Config
-internal import Glibc
 internal import JSON
 internal import Kafka
 internal import Pipeline
@@ -26,8 +25,15 @@ internal enum SendCommand: Command {
             maximumBytes: configuration.limits.eventBytes,
             takesUserFromSubject: configuration.cloudEvents.userFromSubject)
         let topic = configuration.kafka.topics.events[0].name
-        if !event.isValidation && !arguments.has("yes") {
-            try ask("Send \(event.type.printable) to user \(event.userID.printable)?", path)
+        if !event.isValidation {
+            let unasked = "a real user would be notified"
+            // What is on standard input cannot be an answer as well.
+            if path == "-", !arguments.has("yes") {
+                throw .usage(unasked + "; say --yes if that is meant")
+            }
+            try Confirmation.ask(
+                "Send \(event.type.printable) to user \(event.userID.printable)?", arguments,
+                unasked: unasked, refused: "nothing was sent")
         }
         let cluster = try ClusterAccess(configuration)
         guard let count = try cluster.partitionCounts()[topic], count > 0 else {
@@ -46,14 +52,6 @@ internal enum SendCommand: Command {
             Terminal.print("\(place.topic) partition \(place.partition) offset \(offset)")
         }
         return .ok
-    }
-
-    private static func ask(_ question: String, _ path: String) throws(Failure) {
-        guard path != "-", isatty(STDIN_FILENO) == 1 else {
-            throw .usage("a real user would be notified; say --yes if that is meant")
-        }
-        Terminal.note("\(question) Type yes:")
-        guard readLine()?.lowercased() == "yes" else { throw .failed("nothing was sent") }
     }
 
     private static func publish(

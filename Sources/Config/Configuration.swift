@@ -73,6 +73,11 @@ public struct Configuration: Sendable {
         public var fuse: Fuse
         /// When an address is stale.
         public var staleness: Staleness
+        /// How stale addresses are looked for.
+        public var sweep: Sweep
+        /// How far the topics may be ahead of what look-ups show; beyond it they wait. 10 s to
+        /// 1 h, default 2 min.
+        public var lagMax: TimeSpan
         /// Through which gateway an install is reached that could be reached through several;
         /// what is not named comes last. Default: apns, fcm, webpush, expo.
         public var gatewayPreference: [Gateway]

@@ -27,6 +27,8 @@ internal final class ChangeRun: RedisReplyHandler {
     private var done: (() -> Void)?
     /// How often Redis refused a step.
     private(set) var refusals = 0
+    /// When the refusals began that nothing has interrupted since.
+    private(set) var refusedSince = MonotonicTime.distantFuture
 
     init(
         _ change: IndexChange, at position: TopicPosition, tag: UInt64, writer: RedisIndexWriter
@@ -87,7 +89,12 @@ internal final class ChangeRun: RedisReplyHandler {
     }
 
     func failed(_ error: RedisError, tag: UInt64) {
-        if case .refused = error { refusals += 1 }
+        if case .refused = error {
+            refusals += 1
+            refusedSince = min(refusedSince, writer.clock)
+        } else {
+            refusedSince = .distantFuture
+        }
         writer.stepFailed(self, error)
     }
 

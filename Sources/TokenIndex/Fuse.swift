@@ -128,6 +128,8 @@ public enum IndexNotice: Sendable {
     /// A record that belongs on `push.invalidations`. Writing it twice does no harm; if it is
     /// never written, what it says is lost with the store.
     case publish(InvalidationRecord)
+    /// All installs were looked at for addresses that were not seen for too long.
+    case swept(SweepReport)
 }
 
 extension InvalidationRecord {

@@ -12,14 +12,23 @@ public final class InMemoryTokenIndex: Sendable {
     private let complete = Atomic<Bool>(false)
     private let time: any TimeSource
     private let staleness: StalenessPolicy
+    fileprivate let sweepPolicy: SweepPolicy
+    private let lagMax: TimeSpan?
+    /// As of when it shows the topics, in ms; not kept up where nobody feeds it.
+    private let asOf: Atomic<Int64>
 
-    /// An empty store. Look-ups wait until it is marked complete.
+    /// An empty store. Look-ups wait until it is marked complete, and while the topics are more
+    /// than `lagMax` ahead of what its writer said it has applied; nil for no bound.
     public init(
         time: any TimeSource = SystemTime.shared, staleness: StalenessPolicy = .never,
-        fusePolicy: FusePolicy = FusePolicy()
+        sweep: SweepPolicy = .never, fusePolicy: FusePolicy = FusePolicy(),
+        lagMax: TimeSpan? = nil
     ) {
         self.time = time
         self.staleness = staleness
+        sweepPolicy = sweep
+        self.lagMax = lagMax
+        asOf = Atomic(time.wall.value)
         var state = IndexState()
         state.fusePolicy = fusePolicy
         self.state = Mutex(state)
@@ -32,6 +41,20 @@ public final class InMemoryTokenIndex: Sendable {
 
     /// Whether everything that the topics hold has been applied once.
     public var isComplete: Bool { complete.load(ordering: .acquiring) }
+
+    /// Why look-ups wait; nil when they do not.
+    fileprivate var hindrance: String? {
+        guard isComplete else { return "the topics have not been read to their end yet" }
+        guard let lagMax else { return nil }
+        let shown = UnixMillis(asOf.load(ordering: .acquiring))
+        return time.wall - shown > lagMax ? TrustRule.lagText(lagMax) : nil
+    }
+
+    /// Says as of when all that the topics hold is applied; nil: as of now.
+    fileprivate func renew(asOf moment: UnixMillis?) {
+        let moment = (moment ?? time.wall).value
+        _ = asOf.max(moment, ordering: .acquiringAndReleasing)
+    }
 
     /// How many addresses may be sent to, over all users.
     public var addressCount: Int { state.withLock { $0.listedCount } }
@@ -85,6 +108,14 @@ public final class InMemoryTokenIndex: Sendable {
     fileprivate func count(answers: Int, for name: FuseName) {
         let now = time.wall
         state.withLock { $0.count(answers: answers, for: name, at: now) }
+    }
+
+    /// Looks at the next installs when it is their turn.
+    fileprivate func look(_ sweep: inout InMemorySweep) -> [IndexNotice] {
+        let now = time.monotonic
+        guard sweep.isDue(at: now) else { return [] }
+        let installs = state.withLock { $0.installs }
+        return sweep.look(at: installs, now, time.wall, staleness)
     }
 
     /// Lends the whole state.
@@ -152,8 +183,12 @@ private final class InMemoryWriter: IndexWriter {
     var delegate: (any IndexWriterDelegate)?
     private let store: InMemoryTokenIndex
     private var partitions: [IndexTopicPartition] = []
+    private var sweep: InMemorySweep
 
-    init(store: InMemoryTokenIndex) { self.store = store }
+    init(store: InMemoryTokenIndex) {
+        self.store = store
+        sweep = InMemorySweep(store.sweepPolicy)
+    }
 
     func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64) {
         let (result, notices) = store.applyNoticing(change, at: position)
@@ -170,11 +205,16 @@ private final class InMemoryWriter: IndexWriter {
     }
 
     func mark(_ positions: [IndexTopicPosition]) {
+        store.renew(asOf: nil)
         store.mark(complete: true)
         delegate?.markersWritten()
     }
 
-    func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {}
+    func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
+        store.renew(asOf: asOf)
+        guard store.isComplete else { return }
+        for notice in store.look(&sweep) { delegate?.noticed(notice) }
+    }
 
     func rebuild() {
         store.mark(complete: false)
@@ -206,12 +246,12 @@ private final class InMemoryReader: TokenIndex, TurnEndHandler {
         self.store = store
         self.loop = loop
         self.addressesPerUser = addressesPerUser
-        wasReady = store.isComplete
+        wasReady = store.hindrance == nil
         if !wasReady { loop.schedule(retryTimer, at: loop.now + IndexLimits.readinessInterval) }
     }
 
     var readiness: IndexReadiness {
-        store.isComplete ? .ready : .incomplete("the topics have not been read to their end yet")
+        store.hindrance.map { .incomplete($0) } ?? .ready
     }
 
     var trippedFuses: [FuseName: String] { store.trippedFuses }
@@ -242,7 +282,7 @@ private final class InMemoryReader: TokenIndex, TurnEndHandler {
     }
 
     private func serve() {
-        let isReady = store.isComplete
+        let isReady = store.hindrance == nil
         if isReady != wasReady {
             wasReady = isReady
             delegate?.indexReadinessChanged()

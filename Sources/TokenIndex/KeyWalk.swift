@@ -28,7 +28,7 @@ internal final class KeyWalk {
     private lazy var timer = LoopTimer { [unowned self] in scan() }
 
     /// Keys asked for at a time.
-    private static let page = 512
+    static let page = 512
 
     /// A walk over the keys that match, `depth` in work at once; `interval` is the shortest time
     /// between two pages, which makes a walk slow on purpose.

@@ -82,6 +82,11 @@ internal struct TrustRule {
         return newestStamp - marker.stamp <= Self.behindMax && now - marker.asOf <= lagMax
     }
 
+    /// What readiness says of an index that is further behind than that.
+    static func lagText(_ lagMax: TimeSpan) -> String {
+        "it shows the topics as they were over \(lagMax.millis / 1_000) s ago"
+    }
+
     /// Whether the topics are too far ahead of a bucket.
     func lags(_ marker: MarkerTrust?, at now: UnixMillis) -> Bool {
         marker.map { now - $0.asOf > lagMax } ?? false

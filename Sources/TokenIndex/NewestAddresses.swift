@@ -7,6 +7,7 @@ internal struct NewestAddresses {
     private let limit: Int
     private var addresses: [DeviceAddress] = []
     private(set) var dropped = 0
+    var isEmpty: Bool { addresses.isEmpty }
 
     init(limit: Int) {
         precondition(limit > 0)

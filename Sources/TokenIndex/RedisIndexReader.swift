@@ -33,6 +33,8 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
         @exclusivity(unchecked) var isTrusted = false
         /// A command went to another node: the marker may have been read before the hash was.
         @exclusivity(unchecked) var isRedirected = false
+        /// Some of its keys were asked for at another node.
+        @exclusivity(unchecked) var wasRedirected = false
 
         init(limit: Int) { found = NewestAddresses(limit: limit) }
 
@@ -44,6 +46,7 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
             isCutOff = false
             isTrusted = false
             isRedirected = false
+            wasRedirected = false
         }
     }
 
@@ -65,6 +68,9 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
     @exclusivity(unchecked) private var openCount = 0
     /// Places of look-ups that wait to be sent again.
     private var waiting: [Int] = []
+    /// Places of look-ups whose empty answer waits for a survey of the markers: see `isDoubtful`.
+    private var doubtful: [Int] = []
+    private var surveysOpen = 0
     private var refused: [UInt64] = []
     private lazy var refusalTimer = LoopTimer { [unowned self] in answerRefused() }
     private lazy var surveyTimer = LoopTimer { [unowned self] in survey() }
@@ -225,7 +231,10 @@ extension RedisIndexReader {
 
     /// A marker that comes later than expected is as good.
     func redirected(tag: UInt64) {
-        if Self.question(tag) != .marker { lookUps[Self.place(tag)].isRedirected = true }
+        guard Self.question(tag) != .marker else { return }
+        let lookUp = lookUps[Self.place(tag)]
+        lookUp.isRedirected = true
+        lookUp.wasRedirected = true
     }
 
     private func commandEnded(_ place: Int, _ question: Question) {
@@ -321,6 +330,23 @@ extension RedisIndexReader {
             lookUp.isCutOff = true
             return finish(place)
         }
+        if isDoubtful(lookUp) {
+            doubtful.append(place)
+            if surveysOpen == 0 { survey() }
+            return
+        }
+        deliver(place)
+    }
+
+    /// While a slot moves, a node says of a key it does not have that the next one may have it. If
+    /// it was emptied, that is true of everything; and the bucket's marker may have moved before.
+    /// An empty answer is believed once markers read after it show that no node lost any.
+    private func isDoubtful(_ lookUp: LookUp) -> Bool {
+        lookUp.wasRedirected && lookUp.found.isEmpty && lookUp.fault == nil
+    }
+
+    private func deliver(_ place: Int) {
+        let lookUp = lookUps[place]
         let (tag, askedAt) = (lookUp.tag, lookUp.askedAt)
         let result: LookUpResult
         if let fault = lookUp.fault {
@@ -365,11 +391,20 @@ extension RedisIndexReader {
 
     private func survey() {
         guard client.isUsable else { return }
-        MarkerSurvey.start(client, layout) { [weak self] in self?.surveyed($0, $1) }
+        surveysOpen += 1
+        let doubts = doubtful
+        doubtful = []
+        MarkerSurvey.start(client, layout) { [weak self] markers, error in
+            self?.surveyed(markers, error, doubts)
+        }
     }
 
-    private func surveyed(_ markers: [MarkerTrust?], _ error: RedisError?) {
-        guard client.isUsable else { return }
+    private func surveyed(_ markers: [MarkerTrust?], _ error: RedisError?, _ doubts: [Int]) {
+        surveysOpen -= 1
+        guard client.isUsable else {
+            for place in doubts { askAgain(place) }
+            return
+        }
         trust.surveyed(markers)
         let isTrusted = markers.map { trust.trusts($0, at: loop.wall) }
         let count = isTrusted.count { $0 }
@@ -384,7 +419,17 @@ extension RedisIndexReader {
             }
             surveySoon()
         }
+        for place in doubts {
+            if count == markers.count { deliver(place) } else { askAgain(place) }
+        }
         sendWaiting { isTrusted[RedisLayout.bucket(of: $0.userID, app: $0.app)] }
+        if !doubtful.isEmpty && surveysOpen == 0 { survey() }
+    }
+
+    /// Puts a look-up's answer aside; it is asked again when there is reason to believe the next.
+    private func askAgain(_ place: Int) {
+        lookUps[place].forgetAnswer(limit: addressesPerUser)
+        waiting.append(place)
     }
 
     private func obstacle(_ markers: [MarkerTrust?], trusted: Int) -> String {
@@ -392,7 +437,7 @@ extension RedisIndexReader {
         if filled < markers.count { return "\(filled) of \(markers.count) buckets are filled" }
         let lagging = markers.count { trust.lags($0, at: loop.wall) }
         if lagging > 0 {
-            return "it shows the topics as they were over \(trust.lagMax.millis / 1_000) s ago"
+            return TrustRule.lagText(trust.lagMax)
         }
         return "\(trusted) of \(markers.count) buckets were renewed since the connection came back"
     }

@@ -20,8 +20,13 @@ internal final class RedisIndexWriter: IndexWriter {
     private var waiting: [ChangeRun] = []
     private let markers: MarkerWriter
     private let reconciler: Reconciler
+    private let sweeper: StalenessSweeper
     private let eviction: EvictionCheck?
     private lazy var retryTimer = LoopTimer { [unowned self] in sendWaiting() }
+
+    /// How long Redis may refuse a change before the operator hears of it.
+    var refusalPatience = TimeSpan.seconds(10)
+    private let warning: ((String) -> Void)?
 
     /// After so many steps the writer falls silent, as if its process had died: tests of crash
     /// safety stop it after each one.
@@ -30,19 +35,29 @@ internal final class RedisIndexWriter: IndexWriter {
     private(set) var isExhausted = false
 
     init(
-        _ configuration: RedisConfiguration, layout: RedisLayout, on loop: EventLoop,
-        fusePolicy: FusePolicy, observer: ((RedisEvent) -> Void)?, warning: ((String) -> Void)?
+        _ index: RedisTokenIndex, on loop: EventLoop, observer: ((RedisEvent) -> Void)?,
+        warning: ((String) -> Void)?
     ) {
-        self.layout = layout
-        self.fusePolicy = fusePolicy
+        layout = index.layout
+        fusePolicy = index.fusePolicy
         self.loop = loop
-        let client = RedisClient(configuration, on: loop)
+        let client = RedisClient(index.configuration, on: loop)
         self.client = client
+        self.warning = warning
         eviction = warning.map { EvictionCheck(client, on: loop, $0) }
         markers = MarkerWriter(client, layout: layout, on: loop)
         reconciler = Reconciler(client, layout: layout, on: loop)
-        markers.applyFrom = { [unowned self] in delegate?.applyFrom($0) }
-        markers.written = { [unowned self] in delegate?.markersWritten() }
+        sweeper = StalenessSweeper(
+            client, layout: layout, on: loop, staleness: index.staleness, policy: index.sweep)
+        markers.applyFrom = { [unowned self] in
+            sweeper.indexIncomplete()
+            delegate?.applyFrom($0)
+        }
+        markers.written = { [unowned self] in
+            sweeper.indexCompleted()
+            delegate?.markersWritten()
+        }
+        sweeper.note = { [unowned self] in note($0) }
         reconciler.relist = { [unowned self] in relist($0, $1) }
         markers.wipe = { [reconciler] in reconciler.wipe($0) }
         markers.reconcile = { [reconciler] in reconciler.reconcile($0) }
@@ -58,6 +73,7 @@ internal final class RedisIndexWriter: IndexWriter {
     }
 
     var now: UnixMillis { loop.wall }
+    var clock: MonotonicTime { loop.now }
 
     func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64) {
         begin(ChangeRun(change, at: position, tag: tag, writer: self))
@@ -94,6 +110,7 @@ internal final class RedisIndexWriter: IndexWriter {
         loop.cancel(retryTimer)
         markers.stop()
         reconciler.stop()
+        sweeper.stop()
         eviction?.stop()
         for run in runs.values.joined() { run.cancel() }
         runs = [:]
@@ -146,7 +163,25 @@ internal final class RedisIndexWriter: IndexWriter {
         if case .refused(let refusal) = error, isFinal(refusal, refusals: run.refusals) {
             return finished(run, .refused("Redis refuses it: \(refusal)"))
         }
+        if case .refused(let refusal) = error, loop.now - run.refusedSince >= refusalPatience {
+            warning?(
+                "Redis has refused changes of the index for \(refusalPatience.millis / 1_000) s "
+                    + "and more: \(refusal); \(Self.remedy(refusal))")
+        }
         wait(run)
+    }
+
+    /// What an operator can do about a refusal that does not end by itself.
+    private static func remedy(_ refusal: RedisRefusal) -> String {
+        switch refusal.kind {
+        case .tryAgain, .ask, .moved:
+            "a slot of the cluster is on its way to another node and does not arrive: "
+                + "redis-cli --cluster fix"
+        case .clusterDown: "a part of the cluster has no master: redis-cli --cluster check"
+        case .outOfMemory: "it needs more memory, or cannot write to its disk"
+        case .authentication: "the user of redis.username may not do what it needs"
+        default: "they wait until it takes them"
+        }
     }
 
     /// A key of the wrong type stays so; an error without a known cause gets a few attempts.

@@ -10,6 +10,8 @@ public struct RedisTokenIndex: Sendable {
     internal let layout: RedisLayout
     /// When an address counts as dead because it was not seen.
     public var staleness = StalenessPolicy.never
+    /// How often and how fast a writer looks for such addresses.
+    public var sweep = SweepPolicy.never
     /// When a fuse trips.
     public var fusePolicy = FusePolicy()
     /// How far the topics may be ahead of what look-ups show; beyond it they wait.
@@ -44,14 +46,10 @@ public struct RedisTokenIndex: Sendable {
         on loop: EventLoop, observer: ((RedisEvent) -> Void)? = nil,
         warning: ((String) -> Void)? = nil
     ) -> any IndexWriter {
-        RedisIndexWriter(
-            configuration, layout: layout, on: loop, fusePolicy: fusePolicy, observer: observer,
-            warning: warning)
+        RedisIndexWriter(self, on: loop, observer: observer, warning: warning)
     }
 
     internal func testableWriter(on loop: EventLoop) -> RedisIndexWriter {
-        RedisIndexWriter(
-            configuration, layout: layout, on: loop, fusePolicy: fusePolicy, observer: nil,
-            warning: nil)
+        RedisIndexWriter(self, on: loop, observer: nil, warning: nil)
     }
 }

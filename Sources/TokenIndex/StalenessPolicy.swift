@@ -10,7 +10,7 @@ public struct StalenessPolicy: Sendable, Equatable {
     /// The same for FCM, whatever `after` says: Google deletes such registrations.
     public var fcmAfter: TimeSpan?
 
-    /// Nothing is stale.
+    /// Nothing is stale but what its subscription has ended.
     public static let never = StalenessPolicy(after: nil, fcmAfter: nil)
 
     /// 90 days, for FCM at most 270.

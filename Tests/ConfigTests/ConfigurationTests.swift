@@ -40,6 +40,13 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
         #expect(configuration.redis.addresses == [HostPort(host: "localhost", port: 6379)])
         #expect(configuration.redis.password == nil)
         #expect(configuration.index.store == .redis)
+        let index = configuration.index
+        #expect(index.staleness.after == .hours(90 * 24))
+        #expect(index.staleness.fcmAfter == .hours(270 * 24))
+        #expect(index.sweep.interval == .hours(1) && index.sweep.rate == 1_000)
+        #expect(index.fuse.percent == 5 && index.fuse.tokensMin == 50)
+        #expect(index.fuse.window == .minutes(5) && index.lagMax == .minutes(2))
+        #expect(index.gatewayPreference == [.apns, .fcm, .webpush, .expo])
         #expect(configuration.lanes == .auto)
         #expect(configuration.roles == [.dispatch, .index])
         #expect(configuration.admin.description == "127.0.0.1:9464")
@@ -127,7 +134,13 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
             redis:
               {address: "[::1]:7", prefix: "p:", database: 3, username: u, password: "${RP}",
                timeout: 250ms}
-            index: {store: memory}
+            index:
+              store: memory
+              fuse: {percent: 10, tokens_min: 20, window: 10m}
+              staleness: {after: 60d, fcm_after: 30d}
+              sweep: {interval: 10m, rate: 50}
+              lag_max: 30s
+              gateway_preference: [fcm, apns]
             apps:
               one:
                 apns:
@@ -173,6 +186,14 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
         #expect(configuration.redis.addresses == [HostPort(host: "::1", port: 7)])
         #expect(configuration.redis.password == .value(Secret("r")))
         #expect(configuration.redis.timeout == .milliseconds(250))
+        let index = configuration.index
+        #expect(index.store == .memory && index.lagMax == .seconds(30))
+        #expect(index.fuse.percent == 10 && index.fuse.tokensMin == 20)
+        #expect(index.fuse.window == .minutes(10))
+        #expect(index.staleness.after == .hours(60 * 24))
+        #expect(index.staleness.fcmAfter == .hours(30 * 24))
+        #expect(index.sweep.interval == .minutes(10) && index.sweep.rate == 50)
+        #expect(index.gatewayPreference == [.fcm, .apns])
         #expect(configuration.apps.map(\.name) == ["one", "two"])
         let apns = try #require(configuration.apps[0].apns)
         #expect(apns.key == .file("keys/a.p8") && apns.caFile == "/etc/ca.pem")
@@ -276,6 +297,39 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
             (
                 "dispatch: {retry: {base: 2s, max_wait: 1s}}",
                 "dispatch.retry.max_wait: shorter than base"
+            ),
+            (
+                "index: {lag_max: 1s}",
+                "index.lag_max: expected a time from 10s to 1h with its unit, such as 20s"
+            ),
+            (
+                "index: {staleness: {fcm_after: 271d}}",
+                "index.staleness.fcm_after: expected a time from 1h to 270d with its unit, "
+                    + "such as 20s"
+            ),
+            (
+                "index: {sweep: {rate: 0}}",
+                "index.sweep.rate: expected a whole number from 1 to 100000"
+            ),
+            (
+                "index: {sweep: {interval: 8d}}",
+                "index.sweep.interval: expected a time from 1s to 7d with its unit, such as 20s"
+            ),
+            (
+                "index: {fuse: {percent: 0}}",
+                "index.fuse.percent: expected a whole number from 1 to 100"
+            ),
+            (
+                "index: {fuse: {window: 30s}}",
+                "index.fuse.window: expected a time from 1m to 1h with its unit, such as 20s"
+            ),
+            (
+                "index: {gateway_preference: [apns, apns]}",
+                "index.gateway_preference: expected each of apns, fcm, webpush, expo at most once"
+            ),
+            (
+                "index: {lagmax: 1m}",
+                "index.lagmax: unknown key; did you mean \"lag_max\"?"
             ),
             ("redis: {address: []}", "redis.address: expected at least one host:port"),
             (

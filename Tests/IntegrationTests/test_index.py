@@ -379,6 +379,7 @@ class Ownership(IndexTest):
         self.world.wait_settled(30)
 
     def test_one_token_under_two_users(self):
+        """ID-01: in either order of arrival it is the newest registrant's."""
         now = int(time.time() * 1000)
         for name, order in (("a", [0, 1]), ("b", [1, 0])):
             with self.subTest(order=order):
@@ -400,6 +401,7 @@ class Ownership(IndexTest):
                 self.assertEqual(set(self.outcomes(f"id1-{name}-e1").values()), {"no_devices"})
 
     def test_another_user_on_the_same_install(self):
+        """ID-01, by the install instead of the token."""
         phone = device(random.Random(9), "id1-before", "id1-install")
         self.put(phone)
         taken = {**phone.record(), "user_id": "id1-after", "version": 2,
@@ -412,6 +414,7 @@ class Ownership(IndexTest):
         self.assertEqual(self.outcomes("id1-i2"), {"id1-install": "accepted"})
 
     def test_logged_out_is_not_pushed(self):
+        """ID-03: by a record without a user, and by a null one."""
         phone = device(random.Random(10), "id3", "id3-phone")
         self.put(phone)
         for name, value in [("null-user", {**phone.record(), "user_id": None, "version": 2}),

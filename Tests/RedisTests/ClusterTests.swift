@@ -117,7 +117,7 @@ private let keys = ["tokens:{u1}", "tokens:u1", "tokens:u2"]
         #expect(rig.redirections.isEmpty)
     }
 
-    @Test func `follows MOVED, asks for the map once, and goes straight from then on`() throws {
+    @Test func `REDIS-03: follows MOVED, asks for the map once, then goes straight`() throws {
         let rig = try ScriptedCluster()
         try rig.waitUntilReady()
         var asked = 0
@@ -150,7 +150,7 @@ private let keys = ["tokens:{u1}", "tokens:u1", "tokens:u2"]
         #expect(asked == 1)
     }
 
-    @Test func `follows ASK with ASKING and keeps the map`() throws {
+    @Test func `REDIS-03: follows ASK with ASKING and keeps the map`() throws {
         let rig = try ScriptedCluster()
         try rig.waitUntilReady()
         let target = rig.nodes[0].endpoint
@@ -164,7 +164,7 @@ private let keys = ["tokens:{u1}", "tokens:u1", "tokens:u2"]
                 == Array(repeatElement([["ASKING"], ["GET", keys[1]]], count: 3).joined()))
     }
 
-    @Test func `gives two nodes up that send it to each other`() throws {
+    @Test func `REDIS-03: gives two nodes up that send it to each other`() throws {
         let rig = try ScriptedCluster()
         try rig.waitUntilReady()
         let ends = rig.nodes.map(\.endpoint)
@@ -222,7 +222,7 @@ private let keys = ["tokens:{u1}", "tokens:u1", "tokens:u2"]
         #expect(try rig.get(4, keys[1]) == .text("node 1"))
     }
 
-    @Test func `finds a cluster that moved as a whole by its configured nodes`() throws {
+    @Test func `REDIS-04: finds a cluster that moved as a whole by its configured nodes`() throws {
         let rig = try ScriptedCluster(4, seeds: 2)
         try rig.waitUntilReady()
         // The first of the configured ones stays, and knows nobody; the second knows all.

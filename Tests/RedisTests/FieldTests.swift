@@ -422,7 +422,7 @@ private final class Certificates {
         cluster.servers.swapAt(2, 3)
     }
 
-    @Test func `goes to the server that replaced one`() throws {
+    @Test func `REDIS-04: goes to the server that replaced one`() throws {
         let cluster = try Self.shared.get()
         let rig = try rig(cluster)
         let key = tag(of: 1, cluster) + "k"

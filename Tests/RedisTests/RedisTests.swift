@@ -308,7 +308,7 @@ extension RedisConfiguration {
         #expect(try rig.run("PING") == .text("PONG"))
     }
 
-    @Test func `replaces an idle connection that the server cut`() throws {
+    @Test func `REDIS-09: replaces an idle connection that the server cut`() throws {
         let server = try RedisServer()
         let rig = try ClientRig(.local(server.port))
         try rig.waitUntilReady()

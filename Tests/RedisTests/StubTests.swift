@@ -128,7 +128,7 @@ private final class StubRig: RedisReplyHandler {
 }
 
 @Suite struct `A client of a server that misbehaves` {
-    @Test func `never takes a late reply for the next command's`() throws {
+    @Test func `REDIS-01: never takes a late reply for the next command's`() throws {
         let rig = try StubRig()
         try rig.turn { rig.client.isReady }
         rig.stub.answer = { text, connection in
@@ -195,7 +195,7 @@ private final class StubRig: RedisReplyHandler {
         #expect(rig.events == [loading, loading, loading, .ready])
     }
 
-    @Test func `sets its limits again on a second connection that is a black hole`() throws {
+    @Test func `REDIS-10: sets its limits again on a connection that is a black hole`() throws {
         let rig = try StubRig()
         try rig.turn { rig.client.isReady }
         rig.stub.connections[0].close()

@@ -59,6 +59,75 @@ private func home(of user: String, in cluster: RedisCluster) -> Int {
     }
 }
 
+@Suite struct `The index in a cluster` {
+    /// Users of other slots in one turn, and changes of one user that touch several keys.
+    @Test func `REDIS-06: never asks for keys of two slots in one command`() throws {
+        let cluster = try RedisStore.sharedCluster()
+        let store = try RedisStore(cluster: nil)
+        let rig = try IndexRig(store)
+        let users = (0..<60).map { "u\($0)" }
+        #expect(Set(users.map { home(of: $0, in: cluster) }).count == 3)
+        for user in users { rig.start(upload("i-\(user)", user, token: "T\(user)", at: 1)) }
+        let tags = users.map { rig.startLookUp($0) }
+        try rig.turn { tags.allSatisfy { rig.answer(of: $0) != nil } }
+        // A token that goes from one user to the next, through all of them, and is removed.
+        for (number, user) in users.enumerated() {
+            let result = try rig.apply(
+                upload("i-\(user)", user, token: "S", at: 10 + Int64(number), version: 2))
+            #expect(result == .applied)
+        }
+        #expect(try rig.apply(verdict(.invalidate, "i-u59", token: "S", asOf: 99)) == .applied)
+        #expect(try rig.apply(gone("i-u58")) == .applied)
+        for user in users { #expect(try rig.ids(user) == [], "\(user)") }
+        for server in cluster.servers {
+            #expect(!server.command("INFO", "errorstats").contains("errorstat_CROSSSLOT"))
+        }
+    }
+
+    @Test func `says so when a slot does not arrive, and goes on when it does`() throws {
+        let cluster = try RedisStore.sharedCluster()
+        let store = try RedisStore(cluster: nil)
+        let rig = try IndexRig(store)
+        let install = "stuck"
+        var warnings: [String] = []
+        let writer = RedisIndexWriter(
+            store.index, on: rig.loop, observer: nil, warning: { warnings.append($0) })
+        defer { writer.stop() }
+        writer.refusalPatience = .milliseconds(600)
+        let results = ResultLog()
+        writer.delegate = results
+        func apply(_ tag: UInt64, _ user: String, version: Int64) {
+            writer.apply(
+                upload(install, user, token: "T", at: version, version: version),
+                at: place(version), tag: tag)
+        }
+        apply(1, "u-stuck", version: 1)
+        try rig.turn { results.results[1] != nil }
+        let bucket = RedisLayout.bucket(of: "u-stuck", app: "app")
+        let move = SlotMove(
+            "\(RedisSlot(of: "{b\(bucket)}").number)", in: cluster,
+            from: home(of: "u-stuck", in: cluster))
+        move.begin()
+        if let key = move.nextKey { move.take([key]) }
+        // The script that lists it touches three keys, of which some are on each side.
+        apply(2, "u-stuck", version: 2)
+        try rig.turn { warnings.contains { $0.contains("TRYAGAIN") } }
+        #expect(warnings.contains { $0.contains("does not arrive") && $0.contains("fix") })
+        #expect(results.results[2] == nil)
+        while let key = move.nextKey { move.take([key]) }
+        move.finish()
+        try rig.turn { results.results[2] == .applied }
+        #expect(try rig.ids("u-stuck") == ["app/stuck"])
+    }
+}
+
+private final class ResultLog: IndexWriterDelegate {
+    var results: [UInt64: ChangeResult] = [:]
+    func changeFinished(tag: UInt64, _ result: ChangeResult) { results[tag] = result }
+    func applyFrom(_ positions: [IndexTopicPosition]) {}
+    func markersWritten() {}
+}
+
 /// Moves one slot, whatever other tests do with it meanwhile.
 private struct SlotMove {
     private let slot: String
@@ -66,11 +135,11 @@ private struct SlotMove {
     private let source: RedisServer
     private let target: RedisServer
 
-    init(_ slot: String, in cluster: RedisCluster, from home: Int) {
+    init(_ slot: String, in cluster: RedisCluster, from home: Int, to next: Int? = nil) {
         self.slot = slot
         self.cluster = cluster
         source = cluster.servers[home]
-        target = cluster.servers[(home + 1) % 3]
+        target = cluster.servers[next ?? (home + 1) % 3]
     }
 
     func begin() {
@@ -148,6 +217,50 @@ private struct SlotMove {
         for user in Self.users { #expect(try rig.ids(user) == ["app/\(user)"]) }
         cluster.servers[2].command("FLUSHALL")
         try expectHealing(rig, of: 2, cluster)
+    }
+
+    /// The bucket's marker has moved, the user's addresses have not: the marker proves nothing.
+    @Test func `fills a node again that was emptied while a slot left it`() throws {
+        let cluster = try Self.cluster.get()
+        let store = try RedisStore(cluster: cluster)
+        let rig = try IndexRig(store)
+        try fill(rig)
+        for user in Self.users { #expect(try rig.ids(user) == ["app/\(user)"]) }
+        let user = try #require(Self.users.first { home(of: $0, in: cluster) == 0 })
+        let bucket = RedisLayout.bucket(of: user, app: "app")
+        let slot = "\(RedisSlot(of: "{b\(bucket)}").number)"
+        let move = SlotMove(slot, in: cluster, from: 0, to: 1)
+        move.begin()
+        move.take([store.index.layout.marker(bucket)])
+        cluster.servers[0].command("FLUSHALL")
+        let tags = Self.users.map { rig.startLookUp($0) }
+        try rig.turn { rig.assignments.count > 1 }
+        for (other, tag) in zip(Self.users, tags) where home(of: other, in: cluster) == 0 {
+            #expect(rig.answer(of: tag) == nil, "\(other)")
+        }
+        #expect(rig.assignments[1].allSatisfy { $0.nextOffset == 0 })
+        move.finish()
+        var rounds: Int
+        repeat {
+            rounds = rig.assignments.count
+            let marks = rig.marks
+            try fill(rig)
+            rig.writer.mark(rig.positions(200))
+            try rig.turn { rig.marks > marks || rig.assignments.count > rounds }
+        } while rig.assignments.count > rounds
+        try rig.turn { tags.allSatisfy { rig.answer(of: $0) != nil } }
+        for (user, tag) in zip(Self.users, tags) {
+            guard case .addresses(let found, _, _)? = rig.answer(of: tag) else {
+                Issue.record("no answer")
+                return
+            }
+            #expect(found.map(\.addressID) == ["app/\(user)"])
+        }
+        // Back, so that the next test finds the cluster as it was.
+        let back = SlotMove(slot, in: cluster, from: 1, to: 0)
+        back.begin()
+        while let key = back.nextKey { back.take([key]) }
+        back.finish()
     }
 
     @Test func `goes on for other users while a node is away, and fills the next one`() throws {

@@ -96,7 +96,7 @@ import TokenIndex
         try rig.turn { rig.reader.isReady }
     }
 
-    @Test func `repeats a look-up at once when an idle connection was cut`() throws {
+    @Test func `REDIS-09: repeats a look-up at once when an idle connection was cut`() throws {
         let server = try RedisServer()
         let rig = try IndexRig(try RedisStore(server: server))
         try rig.apply(upload("i1", "u1", token: "T", at: 1))
@@ -147,7 +147,7 @@ import TokenIndex
         }
     }
 
-    @Test func `hands out the newest of a hundred thousand and answers others meanwhile`() throws {
+    @Test func `REDIS-08: hands out the newest of 100,000 and answers others meanwhile`() throws {
         let server = try RedisServer()
         let store = try RedisStore(server: server)
         let rig = try IndexRig(store)
@@ -184,7 +184,7 @@ import TokenIndex
         #expect(found.allSatisfy { $0.registeredAt.value > 99_000 })
     }
 
-    @Test func `warns of a server that evicts and repeats a write that was refused`() throws {
+    @Test func `REDIS-12: warns of a server that evicts, repeats a write it refused`() throws {
         let server = try RedisServer(arguments: ["--maxmemory-policy", "allkeys-lru"])
         let store = try RedisStore(server: server)
         let loop = try EventLoop(name: "warnings")

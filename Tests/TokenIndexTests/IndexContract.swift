@@ -70,7 +70,7 @@ private func withKnownContext(_ name: String, _ body: () throws -> Void) throws 
         }
     }
 
-    @Test func `unlinks all addresses of an install at logout`() throws {
+    @Test func `ID-03: unlinks all addresses of an install at logout`() throws {
         try withEveryStore { rig throws in
             try rig.apply(upload("i1", "u1", token: "t1", at: 100))
             try rig.apply(upload("i1", "u1", token: "v1", at: 100, kind: "voip"))
@@ -94,7 +94,7 @@ private func withKnownContext(_ name: String, _ body: () throws -> Void) throws 
         }
     }
 
-    @Test func `gives a token to the install that registered it last`() throws {
+    @Test func `ID-01: gives a token to the install that registered it last`() throws {
         try withEveryStore { rig throws in
             try rig.apply(upload("i1", "u1", token: "T", at: 100))
             try rig.apply(upload("i2", "u2", token: "T", at: 200))

@@ -132,25 +132,68 @@ struct HistoryMaker {
         return HistoryRecord(change: change, position: position)
     }
 
-    /// The order in which an index might see a history: partitions mixed at random, each in
-    /// order, with replays from earlier offsets in between.
+    /// What is read in order: a partition, or with several builders and changes that overtake
+    /// each other only a key.
+    enum Order: CaseIterable {
+        case partition, key
+    }
+
+    /// The order in which an index might see a history: partitions or keys mixed at random, each
+    /// in order, with replays of a partition from any earlier offset in between.
     static func arrivals(
-        _ history: [HistoryRecord], _ random: inout SeededRandom
+        _ history: [HistoryRecord], keeping order: Order = .partition,
+        _ random: inout SeededRandom
     ) -> [HistoryRecord] {
-        let queues = partitions.map { partition in
-            history.filter { partition == self.partition(of: $0) }
-        }
+        let queues =
+            order == .partition
+            ? partitions.map { partition in history.filter { partition == self.partition(of: $0) } }
+            : queuesByKey(history)
         var cursors = queues.map { _ in 0 }
         var seen: [HistoryRecord] = []
         while true {
             let open = queues.indices.filter { cursors[$0] < queues[$0].count }
             guard !open.isEmpty else { return seen }
             let queue = open[Int.random(in: 0..<open.count, using: &random)]
-            seen.append(queues[queue][cursors[queue]])
+            let record = queues[queue][cursors[queue]]
+            seen.append(record)
             cursors[queue] += 1
-            if Int.random(in: 0..<12, using: &random) == 0 {
-                cursors[queue] = Int.random(in: 0...cursors[queue], using: &random)
+            guard Int.random(in: 0..<12, using: &random) == 0 else { continue }
+            let offset = Int64.random(in: 0...record.position.offset, using: &random)
+            for other in queues.indices {
+                guard queues[other].first.map(partition(of:)) == partition(of: record) else {
+                    continue
+                }
+                let start = queues[other].firstIndex { $0.position.offset >= offset }
+                cursors[other] = min(cursors[other], start ?? cursors[other])
             }
+        }
+    }
+
+    /// The records of each key of each topic.
+    private static func queuesByKey(_ history: [HistoryRecord]) -> [[HistoryRecord]] {
+        var keys: [String] = []
+        var queues: [String: [HistoryRecord]] = [:]
+        for record in history {
+            let place = partition(of: record)
+            let key = "\(place.topic) \(record.change.addressID.text)"
+            if queues[key] == nil { keys.append(key) }
+            queues[key, default: []].append(record)
+        }
+        return keys.compactMap { queues[$0] }
+    }
+
+    /// Every order in which a history can arrive that keeps the order inside each key.
+    static func allArrivals(_ history: [HistoryRecord]) -> [[HistoryRecord]] {
+        merges(queuesByKey(history).map { $0[...] })
+    }
+
+    private static func merges(_ queues: [ArraySlice<HistoryRecord>]) -> [[HistoryRecord]] {
+        guard queues.contains(where: { !$0.isEmpty }) else { return [[]] }
+        return queues.indices.flatMap { queue -> [[HistoryRecord]] in
+            guard let first = queues[queue].first else { return [] }
+            var rest = queues
+            rest[queue].removeFirst()
+            return merges(rest).map { [first] + $0 }
         }
     }
 

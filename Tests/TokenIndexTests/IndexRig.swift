@@ -21,8 +21,12 @@ struct InMemoryStore: IndexStore {
     let name = "in memory"
     let index: InMemoryTokenIndex
 
-    init(time: any TimeSource = SystemTime.shared, staleness: StalenessPolicy = .never) {
-        index = InMemoryTokenIndex(time: time, staleness: staleness)
+    init(
+        time: any TimeSource = SystemTime.shared, staleness: StalenessPolicy = .never,
+        sweep: SweepPolicy = .never, lagMax: TimeSpan? = nil
+    ) {
+        index = InMemoryTokenIndex(
+            time: time, staleness: staleness, sweep: sweep, lagMax: lagMax)
     }
 
     func operations() -> any IndexOperations { index }
@@ -53,9 +57,15 @@ final class RedisStore: IndexStore {
     let server: RedisServer
 
     convenience init(
-        server: RedisServer? = nil, staleness: StalenessPolicy = .never
+        server: RedisServer? = nil, staleness: StalenessPolicy = .never,
+        sweep: SweepPolicy = .never, lagMax: TimeSpan = .minutes(2),
+        commandTimeout: TimeSpan = .seconds(30)
     ) throws {
-        try self.init("in Redis", [server ?? (try Self.server.get())], staleness)
+        try self.init("in Redis", [server ?? (try Self.server.get())], commandTimeout) {
+            $0.staleness = staleness
+            $0.sweep = sweep
+            $0.lagMax = lagMax
+        }
     }
 
     /// In a cluster of three nodes, the one that all cases share if none is given.
@@ -64,16 +74,17 @@ final class RedisStore: IndexStore {
     }
 
     private init(
-        _ name: String, _ servers: [RedisServer], _ staleness: StalenessPolicy = .never
+        _ name: String, _ servers: [RedisServer], _ commandTimeout: TimeSpan = .seconds(30),
+        _ change: (inout RedisTokenIndex) -> Void = { _ in }
     ) throws {
         self.name = name
         server = servers[0]
         prefix = "t\(Self.prefixes.add(1, ordering: .relaxed).newValue):"
         var configuration = RedisConfiguration(
             endpoints: servers.map { RedisEndpoint(host: "127.0.0.1", port: $0.port) })
-        configuration.commandTimeout = .seconds(30)
+        configuration.commandTimeout = commandTimeout
         var index = RedisTokenIndex(configuration, prefix: prefix)
-        index.staleness = staleness
+        change(&index)
         self.index = index
     }
 

@@ -8,13 +8,15 @@ import Testing
 @testable import TokenIndex
 
 @Suite struct `However records arrive` {
-    @Test(arguments: 0..<400 as Range<UInt64>)
-    func `the index in memory shows what the model says`(seed: UInt64) throws {
+    @Test(arguments: 0..<400 as Range<UInt64>, HistoryMaker.Order.allCases)
+    func `the index in memory shows what the model says`(
+        seed: UInt64, order: HistoryMaker.Order
+    ) throws {
         var random = SeededRandom(seed: seed)
         let history = HistoryMaker.make(40, &random)
         let model = IndexModel(history)
         let index = InMemoryTokenIndex()
-        for record in HistoryMaker.arrivals(history, &random) {
+        for record in HistoryMaker.arrivals(history, keeping: order, &random) {
             index.apply(record.change, at: record.position)
         }
         for user in HistoryMaker.users {
@@ -38,7 +40,8 @@ import Testing
         other.delegate = counter
         var tags: [UInt64] = []
         var others = 0
-        for record in HistoryMaker.arrivals(history, &random) {
+        let order = HistoryMaker.Order.allCases[Int(seed % 2)]
+        for record in HistoryMaker.arrivals(history, keeping: order, &random) {
             if HistoryMaker.partition(of: record).partition == 1 {
                 others += 1
                 other.apply(record.change, at: record.position, tag: UInt64(others))
@@ -53,6 +56,157 @@ import Testing
         for user in HistoryMaker.users {
             let found = try rig.addresses(user)
             #expect(found.map(\.addressID) == model.ids(user), "seed \(seed), \(user)")
+        }
+    }
+}
+
+@Suite struct `Every interleaving of` {
+    /// A history whose keys are all in one partition of their topic.
+    struct Story: CustomTestStringConvertible, Sendable {
+        var testDescription: String
+        var changes: [IndexChange]
+        /// Who has what at the end, said by hand; the model has to agree.
+        var expected: [String: [String]]
+        /// How many interleavings there are.
+        var count: Int
+
+        /// The records with offsets of their topic.
+        func history(app: String) -> [HistoryRecord] {
+            var offsets: [IndexTopic: Int64] = [:]
+            return changes.enumerated().map { index, change in
+                let topic: IndexTopic =
+                    if case .invalidation = change { .invalidations } else { .devices }
+                let offset = offsets[topic, default: 0]
+                offsets[topic] = offset + 1
+                return HistoryRecord(
+                    change: change.moved(to: app),
+                    position: TopicPosition(
+                        partition: 0, offset: offset, timestamp: 1_000 + Int64(index)))
+            }
+        }
+    }
+
+    private static let stories = [
+        Story(
+            testDescription: "reinstall with version 1 takes the token from version 57",
+            changes: [
+                upload("old", "u1", token: "T", at: 50, version: 56),
+                upload("old", "u1", token: "T", at: 100, version: 57),
+                upload("new", "u2", token: "T", at: 200, version: 1),
+                verdict(.invalidate, "old", token: "T", asOf: 150),
+                upload("new", "u2", token: "T", at: 210, version: 2),
+                upload("old", "u1", token: "T", at: 90, version: 58),
+            ], expected: ["u1": [], "u2": ["new"]], count: 60),
+        Story(
+            testDescription: "R1(v5), null, R2(v3)",
+            changes: [
+                upload("i", "u1", token: "T5", at: 100, version: 5),
+                upload("other", "u2", token: "T5", at: 90, version: 9),
+                gone("i"),
+                upload("i", "u1", token: "T3", at: 200, version: 3),
+                verdict(.suspend, "i", token: "T5", asOf: 300),
+                gone("other"),
+            ], expected: ["u1": ["i"], "u2": []], count: 60),
+        Story(
+            testDescription: "a phone that is sold, with verdicts on both sides",
+            changes: [
+                upload("i", "u1", token: "T", at: 100, version: 1),
+                verdict(.invalidate, "i", token: "T", asOf: 120),
+                upload("i", nil, token: "T", at: 100, version: 2),
+                upload("i", "u2", token: "T", at: 130, version: 3),
+                verdict(.suspend, "i", token: "U", asOf: 500),
+                upload("j", "u1", token: "U", at: 140, version: 1),
+                upload("i", "u2", token: "V", at: 150, version: 4),
+            ], expected: ["u1": ["j"], "u2": ["i"]], count: 105),
+    ]
+
+    private static let users = ["u1", "u2"]
+
+    private func check(
+        _ story: Story, _ app: String, _ context: String, _ ids: (String) throws -> [String]
+    ) rethrows {
+        for user in Self.users {
+            let expected = (story.expected[user] ?? []).map { "\(app)/\($0)" }
+            #expect(try ids(user) == expected, "\(context), \(user)")
+        }
+    }
+
+    @Test(arguments: Self.stories)
+    func `a story ends the same, with replays from every offset at every moment`(
+        story: Story
+    ) throws {
+        let history = story.history(app: "app")
+        let model = IndexModel(history)
+        check(story, "app", "the model") { model.ids($0) }
+        let arrivals = HistoryMaker.allArrivals(history)
+        #expect(arrivals.count == story.count)
+        for (number, arrival) in arrivals.enumerated() {
+            // A replay reads one topic again from an offset to its end; what had not come yet comes
+            // with it, and the rest behind it.
+            for moment in 0...arrival.count {
+                for first in history {
+                    let replay = history.filter {
+                        HistoryMaker.partition(of: $0) == HistoryMaker.partition(of: first)
+                            && $0.position.offset >= first.position.offset
+                    }
+                    // Nothing is skipped: what is older than the replay was read before it.
+                    let seen = arrival[..<moment]
+                    let isGapless = history.allSatisfy { record in
+                        HistoryMaker.partition(of: record) != HistoryMaker.partition(of: first)
+                            || record.position.offset >= first.position.offset
+                            || seen.contains { $0.position == record.position && $0.isLike(record) }
+                    }
+                    guard isGapless else { continue }
+                    let index = InMemoryTokenIndex()
+                    for record in seen + replay + arrival[moment...] {
+                        index.apply(record.change, at: record.position)
+                    }
+                    check(story, "app", "arrival \(number), \(first.position.offset) at \(moment)")
+                    { index.addresses(app: "app", userID: $0).addresses.map(\.addressID) }
+                }
+            }
+        }
+    }
+
+    /// Each in an app of its own, in one store; every one has a replay somewhere.
+    @Test(arguments: Self.stories)
+    func `a story ends the same in Redis`(story: Story) throws {
+        let rig = try IndexRig(try RedisStore())
+        var random = SeededRandom(seed: 3)
+        let count = HistoryMaker.allArrivals(story.history(app: "app")).count
+        for number in 0..<count {
+            let app = "app\(number)"
+            let arrival = HistoryMaker.allArrivals(story.history(app: app))[number]
+            let moment = Int.random(in: 0..<arrival.count, using: &random)
+            let start = Int.random(in: 0...moment, using: &random)
+            let order = arrival[...moment] + arrival[start...]
+            let tags = order.map { rig.start($0.change, at: $0.position) }
+            try rig.turn { tags.allSatisfy { rig.result(of: $0) != nil } }
+            try check(story, app, "arrival \(number), seed 3") { try rig.ids($0, app: app) }
+        }
+    }
+}
+
+extension HistoryRecord {
+    /// Whether both are of one topic.
+    fileprivate func isLike(_ other: HistoryRecord) -> Bool {
+        HistoryMaker.partition(of: self) == HistoryMaker.partition(of: other)
+    }
+}
+
+extension IndexChange {
+    /// The same in another app.
+    fileprivate func moved(to app: String) -> IndexChange {
+        let id = addressID
+        switch self {
+        case .registration(.gone): return TokenIndexTests.gone(id.installID, app: app)
+        case .registration(.registered(let address)):
+            return upload(
+                id.installID, address.userID, token: address.token,
+                at: address.registeredAt.value, version: address.version, app: app)
+        case .invalidation(var record):
+            if let moved = AddressID(app: app, installID: id.installID) { record.addressID = moved }
+            return .invalidation(record)
         }
     }
 }

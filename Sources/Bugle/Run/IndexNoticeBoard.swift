@@ -12,6 +12,7 @@ internal final class IndexNoticeBoard {
     private let registry: MetricsRegistry
     private let log: Log
     private let faults: RateLimitedLog
+    private let swept: Counter
     private var producer: TopicProducer?
     private var unpublished: [InvalidationRecord] = []
     private var retryAt = MonotonicTime(nanos: .min / 2)
@@ -27,6 +28,9 @@ internal final class IndexNoticeBoard {
         self.registry = registry
         self.log = log
         faults = RateLimitedLog(log)
+        swept = registry.counter(
+            "bugle_index_stale_total",
+            help: "Addresses that sweeps found not seen for too long.")
     }
 
     func take(_ notice: IndexNotice) {
@@ -35,6 +39,7 @@ internal final class IndexNoticeBoard {
         case .churn(let alarm): tell(alarm)
         case .publish(let record):
             if unpublished.count < Self.recordsMax { unpublished.append(record) }
+        case .swept(let report): tell(report)
         }
     }
 
@@ -94,6 +99,14 @@ internal final class IndexNoticeBoard {
                 "environment": LogValue(alarm.environment.rawValue),
                 "dead_this_hour": LogValue(alarm.dead),
             ])
+    }
+
+    private func tell(_ report: SweepReport) {
+        swept.add(report.stale)
+        guard report.stale > 0 else { return }
+        log.info(
+            "addresses were not seen for too long and are not sent to",
+            ["stale": LogValue(report.stale), "installs": LogValue(report.installs)])
     }
 
     private func counter(

@@ -20,7 +20,9 @@ internal enum IndexStore: Sendable {
             self = .memory(
                 InMemoryTokenIndex(
                     staleness: StalenessPolicy(configuration.index.staleness),
-                    fusePolicy: FusePolicy(configuration.index.fuse)))
+                    sweep: SweepPolicy(configuration.index.sweep),
+                    fusePolicy: FusePolicy(configuration.index.fuse),
+                    lagMax: configuration.index.lagMax))
         case .redis:
             self = .redis(
                 try Self.redisIndex(configuration),
@@ -33,7 +35,9 @@ internal enum IndexStore: Sendable {
         var index = RedisTokenIndex(
             try Self.connection(configuration.redis), prefix: configuration.redis.prefix)
         index.staleness = StalenessPolicy(configuration.index.staleness)
+        index.sweep = SweepPolicy(configuration.index.sweep)
         index.fusePolicy = FusePolicy(configuration.index.fuse)
+        index.lagMax = configuration.index.lagMax
         return index
     }
 
@@ -132,6 +136,13 @@ extension StalenessPolicy {
     /// The policy of a configuration.
     internal init(_ settings: Configuration.Index.Staleness) {
         self.init(after: settings.after, fcmAfter: settings.fcmAfter)
+    }
+}
+
+extension SweepPolicy {
+    /// The policy of a configuration.
+    internal init(_ settings: Configuration.Index.Sweep) {
+        self.init(interval: settings.interval, keysPerSecond: settings.rate)
     }
 }
 

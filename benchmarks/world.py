@@ -258,8 +258,10 @@ class Bugle(Child):
                          os.path.basename(folder))
         self.awaited = 0
 
-    def ready(self):
-        wait_until(lambda: self.check() and self.get("/readyz")[0] == 200, 60, "bugle run")
+    def ready(self, devices=0):
+        """Waits until it dispatches; the index is filled before."""
+        wait_until(lambda: self.check() and self.get("/readyz")[0] == 200, 60 + devices / 2_000,
+                   "bugle run")
         return self
 
     def get(self, path):
@@ -347,7 +349,7 @@ class World:
 
     def warm_up(self):
         """Fills Bugle's pools and caches; returns the size of a payload in bytes."""
-        self.bugle.ready()
+        self.bugle.ready(self.devices)
         self.broker.tell("meter")
         self.broker.tell("events 4000")
         self.bugle.wait_for(self.pushes(4000))

@@ -99,6 +99,8 @@ def measure(bench):
         ("2 x 100 streams, no extra headers", "bare", 2, 100, []),
         ("2 x 8 streams, APNs headers, never indexed as sent", "few_streams", 2, 8, HEADERS),
     ]
+    if bench.quick:
+        cases = cases[:1]
     rounds = 3 if bench.quick else 11
     requests = 30_000 if bench.quick else 200_000
     server, port, certificate = start_server(bench)

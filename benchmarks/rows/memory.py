@@ -54,6 +54,7 @@ def measure(bench):
         idle = here.bugle.rss_mib()
         load.drive(seconds)
         rss, growth = load.summary()
+    bench.note(f"1,000 devices: {rss:.1f} MiB, {growth:+.1f} MiB")
     with world.World(bench, users=users, device_partitions=partitions) as here:
         load = Load(here)
         load.drive(4 if bench.quick else 120)

@@ -28,9 +28,12 @@ extension Configuration.App {
         let (apns, fcm) = (section.section("apns"), section.section("fcm"))
         self.apns = section.has("apns") ? Configuration.APNs(apns) : nil
         self.fcm = section.has("fcm") ? Configuration.FCM(fcm) : nil
+        let webPush = section.section("webpush")
+        self.webPush = section.has("webpush") ? Configuration.WebPush(webPush) : nil
         abilities = Abilities(&section)
-        if self.apns == nil && self.fcm == nil {
-            section.reader.report(section.line, section.path, "no gateway; add apns or fcm")
+        if self.apns == nil && self.fcm == nil && self.webPush == nil {
+            section.reader.report(
+                section.line, section.path, "no gateway; add apns, fcm or webpush")
         }
         section.finish()
     }
@@ -79,7 +82,72 @@ extension Configuration.FCM {
     }
 }
 
+extension Configuration.WebPush {
+    fileprivate init(_ section: ConfigurationSection) {
+        var section = section
+        subject = section.requiredText("subject")
+        let entries = section.section("vapid_keys")
+        keys = entries.members.compactMap { entry in
+            let path = entries.path(of: entry.key)
+            guard let key = ConfigurationSection(entry.value, path: path, reader: entries.reader)
+            else { return nil }
+            return Key(id: entry.key, key)
+        }
+        if keys.isEmpty {
+            section.report(
+                "vapid_keys", "missing; name at least one key, such as k1: {key_file: F}")
+        }
+        let first = section.text("default_key")
+        if let first, let index = keys.firstIndex(where: { $0.id == first }) {
+            keys.swapAt(0, index)
+        } else if first != nil {
+            section.report("default_key", "no such key in vapid_keys")
+        } else if keys.count > 1 {
+            section.report(
+                "default_key", "missing; say which of the keys signs for registrations without one")
+        }
+        allowedHosts = section.hosts("allowed_hosts")
+        allowLoopback = section.bool("allow_loopback", default: false)
+        ttlMin = section.integer("ttl_min", default: 0, in: 0...3_600)
+        caFile = section.file("ca_file")
+        section.finish()
+    }
+}
+
+extension Configuration.WebPush.Key {
+    fileprivate init(id: String, _ section: ConfigurationSection) {
+        var section = section
+        self.id = id
+        key = section.requiredSecret("key", file: "key_file")
+        publicKey = section.text("public_key")
+        if !(1...256).contains(id.utf8.count) {
+            section.reader.report(section.line, section.path, "a key is named by 1 to 256 bytes")
+        }
+        section.finish()
+    }
+}
+
 extension ConfigurationSection {
+    /// Hosts, in a list; nil when none is given.
+    fileprivate mutating func hosts(_ key: String) -> [String]? {
+        guard let node = node(key) else { return nil }
+        guard case .sequence(let elements) = node.content, !elements.isEmpty else {
+            report(key, "expected a list of hosts such as [push.example.net]")
+            return nil
+        }
+        return elements.compactMap { element in
+            guard let text = reader.text(element, path(of: key)) else { return nil }
+            let isHost =
+                !text.isEmpty && !text.contains("/")
+                && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+            if !isHost {
+                reader.report(
+                    element.line, path(of: key), "a host is meant, without https:// and path")
+            }
+            return isHost ? text : nil
+        }
+    }
+
     /// Apple's identifiers of teams and keys.
     fileprivate mutating func identifier(_ key: String) -> String {
         if !has(key) { report(key, "missing; it has no default") }

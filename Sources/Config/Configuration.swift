@@ -150,6 +150,8 @@ public struct Configuration: Sendable {
         public var apns: APNs?
         /// How the app reaches FCM.
         public var fcm: FCM?
+        /// How the app reaches the push services of browsers.
+        public var webPush: WebPush?
         /// What routes may ask of the app.
         public var abilities: Abilities
     }
@@ -183,6 +185,34 @@ public struct Configuration: Sendable {
         /// Where access tokens are fetched; nil for the address that the service account names.
         public var tokenEndpoint: Endpoint?
         /// Certificate authorities to trust instead of the system's, a PEM file.
+        public var caFile: String?
+    }
+
+    /// An app at the push services of browsers.
+    public struct WebPush: Sendable {
+        /// A key that signs VAPID tokens.
+        public struct Key: Sendable {
+            /// What registrations call it: `vapid_key_id`; 1 to 256 bytes.
+            public var id: String
+            /// The private key: PEM, 32 bytes in base64url, or JSON with `privateKey`.
+            public var key: SecretSource
+            /// The public half in base64url, to be compared with the private one; nil for no
+            /// comparison.
+            public var publicKey: String?
+        }
+
+        /// Whom push services may turn to: `mailto:` or `https:`.
+        public var subject: String
+        /// The keys, at least one; the first signs for registrations that name none.
+        public var keys: [Key]
+        /// Hosts that are sent to: names, `*.example.net`, either with a port, or `*`; nil for
+        /// the services of the browsers.
+        public var allowedHosts: [String]?
+        /// Whether endpoints on this machine are sent to: for tests. Default false.
+        public var allowLoopback: Bool
+        /// The shortest time to live that is sent, in seconds; 0 to 3600, default 0.
+        public var ttlMin: Int
+        /// Certificate authorities to trust besides the system's, a PEM file.
         public var caFile: String?
     }
 

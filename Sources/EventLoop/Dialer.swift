@@ -14,6 +14,8 @@ public enum DialError: Error, Equatable, CustomStringConvertible {
     case connectFailed(host: String, SystemError)
     /// Nothing answered before the deadline.
     case timedOut(host: String)
+    /// The name has addresses, none of which may be connected to.
+    case forbidden(host: String)
 
     /// What failed, with the host's name.
     public var description: String {
@@ -21,6 +23,8 @@ public enum DialError: Error, Equatable, CustomStringConvertible {
         case .lookUpFailed(let host, let text): "look-up of \(host) failed: \(text)"
         case .connectFailed(let host, let error): "\(host): \(error)"
         case .timedOut(let host): "\(host): no answer to connect before the deadline"
+        case .forbidden(let host):
+            "\(host) leads to an address that is not one of the public Internet"
         }
     }
 }
@@ -28,14 +32,15 @@ public enum DialError: Error, Equatable, CustomStringConvertible {
 /// Opens TCP connections without blocking.
 public enum Dialer {
     /// Looks the host up afresh, tries every address and hands over a connected non-blocking
-    /// descriptor with Nagle's delay off and keep-alive on. `done` is called once, on the loop's
-    /// thread, never within this call. The attempt keeps itself alive.
+    /// descriptor with Nagle's delay off and keep-alive on. Addresses out of `reach` are not tried.
+    /// `done` is called once, on the loop's thread, never within this call. The attempt keeps
+    /// itself alive.
     @discardableResult
     public static func dial(
-        host: String, port: UInt16, on loop: EventLoop, deadline: MonotonicTime,
-        _ done: @escaping (Result<Int32, DialError>) -> Void
+        host: String, port: UInt16, reach: AddressReach = .any, on loop: EventLoop,
+        deadline: MonotonicTime, _ done: @escaping (Result<Int32, DialError>) -> Void
     ) -> DialAttempt {
-        let attempt = DialAttempt(host: host, loop: loop, done: done)
+        let attempt = DialAttempt(host: host, reach: reach, loop: loop, done: done)
         attempt.start(port: port, deadline: deadline)
         return attempt
     }
@@ -44,20 +49,24 @@ public enum Dialer {
 /// A dial in progress; loop-confined.
 public final class DialAttempt {
     private let host: String
+    private let reach: AddressReach
     private let loop: EventLoop
     private var done: ((Result<Int32, DialError>) -> Void)?
     private var addresses: ArraySlice<SocketAddress> = []
     private var sockets: [ConnectingSocket] = []
     private var lastError: SystemError?
+    private var hasForbidden = false
     private lazy var deadlineTimer = LoopTimer { [unowned self] in
         finish(.failure(lastFailure ?? .timedOut(host: host)))
     }
     private lazy var nextAddressTimer = LoopTimer { [unowned self] in connectNext() }
 
     fileprivate init(
-        host: String, loop: EventLoop, done: @escaping (Result<Int32, DialError>) -> Void
+        host: String, reach: AddressReach, loop: EventLoop,
+        done: @escaping (Result<Int32, DialError>) -> Void
     ) {
         self.host = host
+        self.reach = reach
         self.loop = loop
         self.done = done
     }
@@ -72,7 +81,9 @@ public final class DialAttempt {
         loop.schedule(deadlineTimer, at: deadline)
         let confined = LoopConfined(self)
         let handle = loop.handle
-        Resolver.shared.lookUp(host: host, port: port) { result in
+        // Names that clients chose may take the resolver's whole patience.
+        let resolver = reach == .any ? Resolver.shared : Resolver.foreign
+        resolver.lookUp(host: host, port: port) { result in
             handle.submit { confined.value.lookedUp(result) }
         }
     }
@@ -89,6 +100,7 @@ public final class DialAttempt {
 
     private var lastFailure: DialError? {
         lastError.map { .connectFailed(host: host, $0) }
+            ?? (hasForbidden ? .forbidden(host: host) : nil)
     }
 
     private func connectNext() {
@@ -96,6 +108,10 @@ public final class DialAttempt {
         guard let address = addresses.popFirst() else {
             if sockets.isEmpty { finish(.failure(lastFailure ?? .timedOut(host: host))) }
             return
+        }
+        guard reach.permits(address) else {
+            hasForbidden = true
+            return connectNext()
         }
         do throws(SystemError) {
             let socket = try ConnectingSocket(address, loop: loop)

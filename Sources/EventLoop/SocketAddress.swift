@@ -26,6 +26,17 @@ internal struct SocketAddress: Sendable {
         self = address
     }
 
+    /// The address alone, 4 or 16 bytes in network order; empty for any other family.
+    var bytes: [UInt8] {
+        withUnsafeBytes(of: storage) { raw in
+            switch family {
+            case AF_INET: Array(raw[4..<8])
+            case AF_INET6: Array(raw[8..<24])
+            default: []
+            }
+        }
+    }
+
     func withPointer<Value>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Value) -> Value {
         withUnsafePointer(to: storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, length) }
@@ -41,7 +52,9 @@ internal struct SocketAddress: Sendable {
         hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
         hints.ai_flags = flags | AI_NUMERICSERV
         var list: UnsafeMutablePointer<addrinfo>?
-        let code = getaddrinfo(host, String(port), &hints, &list)
+        // Names under localhost are this machine and no matter of DNS (RFC 6761, section 6.3).
+        let name = host.hasSuffix(".localhost") ? "localhost" : host
+        let code = getaddrinfo(name, String(port), &hints, &list)
         guard code == 0, let first = list else {
             return .failure(.lookUpFailed(host: host, String(cString: gai_strerror(code))))
         }
@@ -61,13 +74,16 @@ internal struct SocketAddress: Sendable {
 
 /// Runs look-ups on a thread of its own, one after another, so that no lane ever blocks on DNS.
 internal final class Resolver: Sendable {
-    static let shared = Resolver()
+    /// For names that this machine's operator chose.
+    static let shared = Resolver("resolver")
+    /// For all others: they must not keep those waiting.
+    static let foreign = Resolver("resolver-2")
 
     private let thread: Result<LoopThread, SystemError>
 
-    private init() {
+    private init(_ name: StaticString) {
         do throws(SystemError) {
-            thread = .success(try LoopThread.start(name: "resolver") { _ in })
+            thread = .success(try LoopThread.start(name: name.description) { _ in })
         } catch {
             thread = .failure(error)
         }

@@ -61,7 +61,7 @@ final class Connection: ReadinessHandler {
 
     func start() {
         attempt = Dialer.dial(
-            host: pool.origin.host, port: pool.origin.port, on: loop,
+            host: pool.origin.host, port: pool.origin.port, reach: pool.policy.reach, on: loop,
             deadline: loop.now + pool.policy.connectTimeout
         ) { [unowned self] in dialled($0) }
         armTimer()
@@ -84,6 +84,8 @@ final class Connection: ReadinessHandler {
             }
         case .failure(let error):
             close(.connectionLost, .unreachable(error.description, failures: 0))
+            // What may not be connected to now will not do so within the requests' patience.
+            if case .forbidden = error { pool.handBackQueue(.forbiddenAddress) }
         }
     }
 

@@ -3,7 +3,7 @@ public import Base
 /// The response header fields that somebody reads.
 public enum ResponseHeader: Int, Sendable, CaseIterable {
     case apnsID, apnsUniqueID, apnsChannelID, apnsRequestID
-    case retryAfter, contentType, date, location, link
+    case retryAfter, contentType, date, location, link, wnsError
 
     /// The field's name on the wire.
     public var name: StaticString {
@@ -17,6 +17,7 @@ public enum ResponseHeader: Int, Sendable, CaseIterable {
         case .date: "date"
         case .location: "location"
         case .link: "link"
+        case .wnsError: "x-wns-error-description"
         }
     }
 }

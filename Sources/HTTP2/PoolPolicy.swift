@@ -1,4 +1,5 @@
 public import Base
+public import EventLoop
 
 /// How a pool treats one gateway: the numbers that differ between APNs, FCM and the rest.
 public struct PoolPolicy: Sendable {
@@ -36,6 +37,8 @@ public struct PoolPolicy: Sendable {
     public var streamsMax = 1000
     /// From writing a request to its answer.
     public var requestTimeout = TimeSpan.seconds(20)
+    /// Which addresses connections may lead to.
+    public var reach = AddressReach.any
     /// Look-up, TCP and TLS together.
     public var connectTimeout = TimeSpan.seconds(10)
     /// From the end of the TLS handshake to the peer's first SETTINGS.
@@ -98,9 +101,12 @@ public struct PoolPolicy: Sendable {
         return policy
     }
 
-    /// Web Push: many hosts, few requests each.
-    public static func webPush(connectionsMax: Int = 4) -> PoolPolicy {
+    /// Web Push: many hosts, few requests each, at addresses that clients chose.
+    public static func webPush(
+        connectionsMax: Int = 4, reach: AddressReach = .publicOnly
+    ) -> PoolPolicy {
         var policy = PoolPolicy(ping: .onlyWithStreams)
+        policy.reach = reach
         policy.connectionsMax = connectionsMax
         policy.requestTimeout = .seconds(15)
         policy.idleClose = .seconds(90)

@@ -254,6 +254,7 @@ extension ResponseHeader {
         case 12: candidate = .contentType
         case 14: candidate = .apnsUniqueID
         case 15: candidate = name[5] == UInt8(ascii: "c") ? .apnsChannelID : .apnsRequestID
+        case 23: candidate = .wnsError
         default: return nil
         }
         let expected = candidate.name

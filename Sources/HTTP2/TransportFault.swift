@@ -13,6 +13,8 @@ public enum TransportFault: Error, Hashable, Sendable {
     case goAway(ErrorCode)
     /// The stream was reset.
     case reset(ErrorCode)
+    /// The host leads to addresses that may not be connected to.
+    case forbiddenAddress
     /// The connection ended: end of file, a socket error or a TLS error.
     case connectionLost
     /// No answer within the request time-out.

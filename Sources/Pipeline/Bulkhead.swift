@@ -1,5 +1,5 @@
-// A bulkhead is what fails together: an app at a gateway in an environment. It knows how requests
-// for it are built and which connections they take.
+// A bulkhead is what fails together: an app at a gateway in an environment, and of web push each
+// push service by itself. It knows how requests for it are built and which connections they take.
 
 internal import Base
 internal import Crypto
@@ -16,6 +16,8 @@ internal final class Bulkhead {
     var pool: HTTP2Pool { pace.pool }
     let sender: Sender
     let metrics: BulkheadMetrics
+    /// The push service that it is for; nil at gateways with one address.
+    let service: PushService?
     /// What the results of all its targets have in common.
     let resultMembers: ByteWriter
     @exclusivity(unchecked) var breaker: Breaker
@@ -40,14 +42,24 @@ internal final class Bulkhead {
     enum Sender {
         case apns(APNsRenderer, APNsCredential)
         case fcm(FCMRenderer, AccessTokens)
+        case webpush(WebPushSender)
+    }
+
+    /// A push service of browsers.
+    struct PushService {
+        /// Scheme, host and port.
+        let origin: String
+        /// Which browsers' it is.
+        let family: WebPushService
     }
 
     init(
         app: String, gateway: Gateway, environment: GatewayEnvironment, credential: String,
-        pace: PoolPace, sender: Sender, metrics: BulkheadMetrics, inFlightMax: Int,
-        breaker: Breaker
+        pace: PoolPace, sender: Sender, service: PushService? = nil, metrics: BulkheadMetrics,
+        inFlightMax: Int, breaker: Breaker
     ) {
         self.breaker = breaker
+        self.service = service
         budget = Budget(maximum: inFlightMax)
         fuse = FuseName(
             app: app, gateway: gateway, environment: environment, credential: credential)
@@ -80,12 +92,18 @@ internal final class Bulkhead {
 internal final class LaneApp {
     let name: String
     @exclusivity(unchecked) private(set) var bulkheads: [Bulkhead] = []
+    /// The push services of browsers; nil without web push. Their bulkheads stand behind the first
+    /// one of web push, which stands for all and sends nothing.
+    var webPush: WebPushServices?
 
     init(name: String) { self.name = name }
 
     func add(_ bulkhead: Bulkhead) { bulkheads.append(bulkhead) }
 
-    /// The bulkhead that serves an address; nil when the app is not configured for its gateway.
+    func remove(_ bulkhead: Bulkhead) { bulkheads.removeAll { $0 === bulkhead } }
+
+    /// The bulkhead that serves an address, or stands for those that do; nil when the app is not
+    /// configured for its gateway.
     func bulkhead(_ gateway: Gateway, _ environment: GatewayEnvironment) -> Bulkhead? {
         for index in bulkheads.indices
         where bulkheads[index].gateway == gateway && bulkheads[index].environment == environment {

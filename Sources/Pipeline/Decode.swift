@@ -67,7 +67,8 @@ extension EventDecoder {
             let content = EventContent(
                 payload: try fields.object(.payload),
                 notification: try fields.object(.notification), data: try fields.object(.data),
-                apns: try fields.object(.apns), fcm: try fields.object(.fcm))
+                apns: try fields.object(.apns), fcm: try fields.object(.fcm),
+                webpush: try fields.object(.webpush), expo: try fields.object(.expo))
             return try envelope(
                 fields, record, type: type, userField: .userID, collapseField: .collapseKey,
                 expiryField: .expiresAt, content: content)

@@ -38,8 +38,8 @@ extension Lane {
         case .settled(let settlement):
             leaveRoom(target)
             settle(target, settlement)
-        case .request where envelope.isValidation && bulkhead.gateway == .apns:
-            // APNs has no rehearsal: the request was built and checked, and goes nowhere.
+        case .request where envelope.isValidation && bulkhead.gateway != .fcm:
+            // Only FCM has a rehearsal: the request was built and checked, and goes nowhere.
             leaveRoom(target)
             settle(target, Settlement(outcome: .accepted, detail: "validated, not sent"))
         case .request:
@@ -156,7 +156,7 @@ extension Lane: HTTP2PoolDelegate {
             noteIDs(target, response, messageID: nil)
             return settle(target, Settlement(outcome: .accepted, status: 200))
         }
-        let answer = GatewayAnswer(
+        var answer = GatewayAnswer(
             status: response.status, body: response.body,
             retryAfter: response.status == 200 ? nil : response.text(.retryAfter),
             date: response.status == 200 ? nil : response.text(.date), now: loop.wall)
@@ -167,6 +167,10 @@ extension Lane: HTTP2PoolDelegate {
         let verdict: Verdict
         switch bulkhead.gateway {
         case .apns: verdict = APNsVerdict.judge(answer, sent: sent, parser: answerParser)
+        case .webpush:
+            answer.note = response.text(.wnsError)
+            verdict = WebPushVerdict.judge(
+                answer, of: bulkhead.service?.family ?? .other, sent: sent, parser: answerParser)
         default: verdict = FCMVerdict.judge(answer, sent: sent, parser: answerParser)
         }
         noteIDs(target, response, messageID: verdict.gatewayID)
@@ -226,6 +230,8 @@ extension Lane: HTTP2PoolDelegate {
             _ = try? credential.token(
                 insteadOf: target.credentialGeneration, at: loop.now, wall: loop.wall)
         case .fcm(_, let tokens): tokens.refuse(target.credentialGeneration)
+        case .webpush(let sender):
+            sender.credential.refuse(target.credentialGeneration, at: loop.now)
         case nil: break
         }
     }
@@ -247,6 +253,13 @@ extension Lane: HTTP2PoolDelegate {
         target.bulkhead?.metrics.unanswered.add(1)
         if envelope.expiresAt <= loop.wall {
             return settle(target, Settlement(outcome: .expired))
+        }
+        if fault == .forbiddenAddress {
+            return settle(
+                target,
+                Settlement(
+                    outcome: .rejected, reason: .endpointForbidden,
+                    detail: "the endpoint's host has no public address"))
         }
         if let bulkhead = target.bulkhead, !bulkhead.breaker.isClosed {
             return park(target, bulkhead, reason: .gatewayUnavailable)

@@ -87,9 +87,14 @@ internal struct EventContent {
     var data: JSONValue?
     var apns: JSONValue?
     var fcm: JSONValue?
+    var webpush: JSONValue?
+    var expo: JSONValue?
 
     /// Whether there is something to send without a route.
-    var isExplicit: Bool { notification != nil || data != nil || apns != nil || fcm != nil }
+    var isExplicit: Bool {
+        notification != nil || data != nil || apns != nil || fcm != nil || webpush != nil
+            || expo != nil
+    }
 }
 
 /// A position in one of the publisher's logs, for hints.

@@ -195,7 +195,43 @@ public final class EventExplainer {
                 fetchedAt: MonotonicTime(nanos: 0))
             return FCMRenderer(settings).render(
                 content, to: target, authorization: authorization, into: request)
-        case .webpush, .expo: return nil
+        case .webpush: return app.webPush.map { render(content, to: address, $0, into: request) }
+        case .expo: return nil
+        }
+    }
+
+    /// A web push as it would be built, with the payload that is encrypted on its way in the body:
+    /// nobody but the browser could read the other.
+    private func render(
+        _ content: PushContent, to address: DeviceAddress, _ webPush: Configuration.WebPush,
+        into request: OutboundRequest
+    ) -> Rendering {
+        if let id = address.vapidKeyID, !webPush.keys.contains(where: { $0.id == id }) {
+            return .rejected(
+                reason: .vapidKeyUnknown, detail: "the VAPID key \(id) is not configured")
+        }
+        let settings = WebPushSettings(ttlMin: Int64(webPush.ttlMin))
+        do {
+            let subscription = try WebPushSubscriptions(hosts: webPush.hosts, kept: 1)
+                .subscription(
+                    named: UUIDBytes(high: 0, low: 0), endpoint: address.withToken { Array($0) },
+                    p256dh: address.p256dh, auth: address.auth)
+            let authorization = VAPIDToken(
+                header: Array("vapid t=***, k=***".utf8), generation: 0,
+                mintedAt: MonotonicTime(nanos: 0))
+            let renderer = try WebPushRenderer(settings)
+            let rendering = renderer.render(
+                content, to: subscription, authorization: authorization, into: request)
+            if case .request = rendering { renderer.showPayload(content, in: request) }
+            return rendering
+        } catch WebPushSubscriptionError.endpoint(.forbidden(let detail)) {
+            return .rejected(reason: .endpointForbidden, detail: detail)
+        } catch WebPushSubscriptionError.endpoint(.malformed(let detail)),
+            WebPushSubscriptionError.keys(let detail)
+        {
+            return .malformedToken(detail: detail)
+        } catch {
+            return .rejected(reason: .encryptionFailed, detail: "\(error)")
         }
     }
 
@@ -207,7 +243,10 @@ public final class EventExplainer {
     private func masked(
         _ request: OutboundRequest, _ address: DeviceAddress, notes: String
     ) -> Explanation.Request {
-        let token = address.token
+        // Of an endpoint, all behind the host is the secret.
+        let token =
+            address.gateway == .webpush
+            ? (request.text(":path") ?? "") : address.token
         func mask(_ text: String) -> String {
             token.isEmpty ? text : text.replacing(token, with: "<token \(address.tokenName)>")
         }

@@ -7,7 +7,7 @@ internal enum EventField: Int, CaseIterable, CustomStringConvertible {
     case userID, userIDExtension, userIDs, to, app, labels, mode
     case ttl, expiresAt, expiresAtExtension, notBefore, priority
     case collapseKey, collapseKeyExtension, unread, cursor, only, except
-    case payload, notification, data, dataBase64, apns, fcm
+    case payload, notification, data, dataBase64, apns, fcm, webpush, expo
     case log, seq, installIDs, platforms, gateways
 
     /// The name as it stands in events.
@@ -45,6 +45,8 @@ internal enum EventField: Int, CaseIterable, CustomStringConvertible {
         case .dataBase64: "data_base64"
         case .apns: "apns"
         case .fcm: "fcm"
+        case .webpush: "webpush"
+        case .expo: "expo"
         case .log: "log"
         case .seq: "seq"
         case .installIDs: "install_ids"

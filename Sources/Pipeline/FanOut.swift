@@ -192,6 +192,7 @@ extension Lane: TokenIndexDelegate {
                     outcome: .rejected, reason: .gatewayNotConfigured,
                     detail: "\(address.gateway.rawValue) \(address.environment.rawValue)"))
         }
+        if address.gateway == .webpush { return startWebPush(target, of: event, envelope, app) }
         target.bulkhead = bulkhead
         send(target, of: event, envelope, bulkhead)
     }
@@ -215,8 +216,8 @@ extension Lane: TokenIndexDelegate {
         }
         target.address = current
         target.lookedUpAt = time
-        if current.isQuarantined { return settleQuarantined(target) }
-        send(target)
+        // A new registration may lead elsewhere.
+        start(target)
     }
 
     /// A tripped fuse holds a verdict on the token back.

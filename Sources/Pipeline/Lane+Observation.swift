@@ -15,6 +15,7 @@ extension Lane {
         metrics.targetsInFlight.set(targets.count)
         metrics.recordBytes.set(recordBytes)
         for observer in poolObservers { observer.observe() }
+        dropIdleServices()
         for bulkhead in apps.lazy.flatMap(\.bulkheads) where bulkhead.answersUncounted > 0 {
             index.count(answers: bulkhead.answersUncounted, for: bulkhead.fuse)
             bulkhead.answersUncounted = 0
@@ -45,60 +46,76 @@ extension Lane {
     }
 }
 
-/// Publishes the statistics of one pool.
+/// Publishes the statistics of pools with one name: of one host, or of all push services.
 internal final class PoolObserver {
-    private let pool: HTTP2Pool
-    private var seen: PoolStatistics
+    private var pools: [HTTP2Pool] = []
     private let connections: Gauge
     private let inFlight: Gauge
     private let queued: Gauge
-    private let counters: [(KeyPath<PoolStatistics, Int>, Counter)]
+    private var counts: [Count] = []
 
-    init(_ pool: HTTP2Pool, _ registry: MetricsRegistry) {
-        self.pool = pool
-        seen = pool.statistics
-        let labels = [("host", pool.origin.host)]
+    /// One statistic of all pools, those that are gone included.
+    private struct Count {
+        let path: KeyPath<PoolStatistics, Int>
+        let counter: Counter
+        var seen = 0
+        var gone = 0
+    }
+
+    init(_ name: String, _ registry: MetricsRegistry) {
+        let labels = [("host", name)]
         connections = registry.gauge(
             "bugle_connections", help: "Connections that take requests.", labels: labels)
         inFlight = registry.gauge(
             "bugle_requests_in_flight", help: "Requests written and not answered.", labels: labels)
         queued = registry.gauge(
             "bugle_requests_queued", help: "Requests that wait to be written.", labels: labels)
-        func counter(_ name: String, _ help: String) -> Counter {
-            registry.counter(name, help: help, labels: labels)
+        func count(_ path: KeyPath<PoolStatistics, Int>, _ name: String, _ help: String) {
+            counts.append(
+                Count(path: path, counter: registry.counter(name, help: help, labels: labels)))
         }
-        counters = [
-            (\.connectionsOpened, counter("bugle_connections_opened_total", "Connections opened.")),
-            (
-                \.connectFailures,
-                counter("bugle_connect_failures_total", "Connections that did not come about.")
-            ),
-            (
-                \.connectionsLost,
-                counter("bugle_connections_lost_total", "Connections lost with requests in flight.")
-            ),
-            (\.goAways, counter("bugle_goaways_total", "GOAWAY frames received.")),
-            (\.refusals, counter("bugle_streams_refused_total", "Streams refused by the peer.")),
-            (
-                \.resends,
-                counter(
-                    "bugle_requests_resent_total",
-                    "Requests written again because they were provably not processed.")
-            ),
-            (\.timeouts, counter("bugle_requests_timed_out_total", "Requests without an answer.")),
-            (
-                \.pingsUnanswered,
-                counter("bugle_pings_unanswered_total", "PINGs without an answer in time.")
-            ),
-        ]
+        count(\.connectionsOpened, "bugle_connections_opened_total", "Connections opened.")
+        count(
+            \.connectFailures, "bugle_connect_failures_total",
+            "Connections that did not come about.")
+        count(
+            \.connectionsLost, "bugle_connections_lost_total",
+            "Connections lost with requests in flight.")
+        count(\.goAways, "bugle_goaways_total", "GOAWAY frames received.")
+        count(\.refusals, "bugle_streams_refused_total", "Streams refused by the peer.")
+        count(
+            \.resends, "bugle_requests_resent_total",
+            "Requests written again because they were provably not processed.")
+        count(\.timeouts, "bugle_requests_timed_out_total", "Requests without an answer.")
+        count(
+            \.pingsUnanswered, "bugle_pings_unanswered_total",
+            "PINGs without an answer in time.")
+    }
+
+    convenience init(_ pool: HTTP2Pool, _ registry: MetricsRegistry) {
+        self.init(pool.origin.host, registry)
+        add(pool)
+    }
+
+    func add(_ pool: HTTP2Pool) { pools.append(pool) }
+
+    func remove(_ pool: HTTP2Pool) {
+        pools.removeAll { $0 === pool }
+        let statistics = pool.statistics
+        for index in counts.indices {
+            counts[index].gone += statistics[keyPath: counts[index].path]
+        }
     }
 
     func observe() {
-        connections.set(pool.openConnectionCount)
-        inFlight.set(pool.inFlight)
-        queued.set(pool.queued)
-        let now = pool.statistics
-        for (path, counter) in counters { counter.add(now[keyPath: path] - seen[keyPath: path]) }
-        seen = now
+        connections.set(pools.reduce(0) { $0 + $1.openConnectionCount })
+        inFlight.set(pools.reduce(0) { $0 + $1.inFlight })
+        queued.set(pools.reduce(0) { $0 + $1.queued })
+        for index in counts.indices {
+            let count = counts[index]
+            let now = pools.reduce(count.gone) { $0 + $1.statistics[keyPath: count.path] }
+            count.counter.add(now - count.seen)
+            counts[index].seen = now
+        }
     }
 }

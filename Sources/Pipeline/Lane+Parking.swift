@@ -50,6 +50,11 @@ extension Lane {
         let settlement = Settlement(
             outcome: .failed, reason: reason, detail: "\(bulkhead.gateway.rawValue) takes no more")
         target.waitsForRoomSince = nil
+        // The parking topic is one for all push services: behind the events of a dead one those of
+        // the others would wait. In the retry topics nobody waits for anybody else.
+        if bulkhead.service != nil, reason == .gatewayUnavailable {
+            return postponeUntried(target, otherwise: settlement)
+        }
         let lot = ParkingLot(gateway: bulkhead.gateway, environment: bulkhead.environment)
         postpone(target, for: .zero, in: lot, otherwise: settlement)
     }
@@ -68,7 +73,7 @@ extension Lane {
         let wasClosed = bulkhead.breaker.isClosed
         bulkhead.breaker.succeeded(at: loop.now)
         guard !wasClosed else { return }
-        bulkhead.metrics.openBreakers.set(0)
+        bulkhead.metrics.breakerClosed()
         alarms.recovered(bulkhead)
         returnParked()
     }
@@ -77,7 +82,7 @@ extension Lane {
     func gatewayFailed(_ target: TargetInFlight, _ bulkhead: Bulkhead) {
         target.isProbe = false
         guard bulkhead.breaker.failed(at: loop.now, using: &loop.random) else { return }
-        bulkhead.metrics.openBreakers.set(1)
+        bulkhead.metrics.breakerOpened()
         alarms.unavailable(bulkhead)
         admitWaiting(bulkhead)
     }
@@ -105,12 +110,22 @@ extension Lane {
         guard case .parked(let lot) = partition.road, let envelope = event.envelope else {
             return true
         }
-        guard envelope.expiresAt > loop.wall,
-            let bulkhead = event.app?.bulkhead(lot.gateway, lot.environment)
-        else { return true }
+        guard envelope.expiresAt > loop.wall, let bulkhead = bulkhead(of: lot, for: event) else {
+            return true
+        }
         guard bulkhead.breaker.isClosed else { return mayProbe(bulkhead) }
         return bulkhead.waiting.isEmpty && bulkhead.budget.hasRoom(for: event.eventClass)
             && bulkhead.breaker.takeReturn(at: loop.now)
+    }
+
+    /// What a parked event waits for; of web push the service of its first target.
+    private func bulkhead(of lot: ParkingLot, for event: EventInFlight) -> Bulkhead? {
+        guard lot.gateway == .webpush else {
+            return event.app?.bulkhead(lot.gateway, lot.environment)
+        }
+        return event.reentry?.pending.first?.service.flatMap {
+            event.app?.webPush?.known(origin: $0)
+        }
     }
 
     /// Whether a parked event may go and see: one at a time, or the others would only be written

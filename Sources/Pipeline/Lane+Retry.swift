@@ -172,6 +172,7 @@ extension TargetInFlight {
             addressID: address.addressID, index: index, gateway: address.gateway.rawValue,
             environment: address.environment.rawValue, platform: address.platform,
             appVersion: address.appVersion, tokenHash: address.tokenName)
+        pending.service = bulkhead?.service?.origin
         pending.attempts = attempts
         pending.waits = waits
         pending.notBefore = postponement.notBefore

@@ -22,7 +22,8 @@ internal final class Lane {
     let alarms: AlarmLog
     let apps: [LaneApp]
     let accessTokens: [AccessTokens]
-    let pools: [PoolPace]
+    /// All pools; those of push services come and go.
+    var pools: [PoolPace]
     let pulse: LanePulse
     let poolObservers: [PoolObserver]
 

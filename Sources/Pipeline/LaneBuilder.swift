@@ -21,6 +21,8 @@ internal final class LaneBuilder {
     private let loop: EventLoop
     private var pools: [PoolKey: PoolPace] = [:]
     private var tokens: [AccessTokens] = []
+    /// The push services of all apps under one name.
+    private lazy var serviceObserver = PoolObserver("webpush", plan.registry)
 
     init(_ plan: LanePlan, loop: EventLoop) {
         self.plan = plan
@@ -33,14 +35,17 @@ internal final class LaneBuilder {
             let laneApp = LaneApp(name: app.name)
             if let apns = app.apns { try add(apns, to: laneApp) }
             if let fcm = app.fcm { try add(fcm, to: laneApp) }
+            if let webPush = app.webPush { try add(webPush, to: laneApp) }
             apps.append(laneApp)
         }
+        var observers = pools.values.map { PoolObserver($0.pool, plan.registry) }
+        if apps.contains(where: { $0.webPush != nil }) { observers.append(serviceObserver) }
         let parts = LaneParts(
             settings: plan.settings, loop: loop, committer: plan.committer,
             index: plan.makeIndex(loop), metrics: LaneMetrics(plan.registry),
             alarms: plan.alarms, apps: apps, accessTokens: tokens, pools: Array(pools.values),
             pulse: pulse,
-            poolObservers: pools.values.map { PoolObserver($0.pool, plan.registry) })
+            poolObservers: observers)
         do throws(SystemError) {
             return try Lane(parts)
         } catch {
@@ -91,15 +96,44 @@ internal final class LaneBuilder {
         app.add(bulkhead(app, .fcm, .none, account, pool, .fcm(renderer, accessTokens)))
     }
 
+    /// One bulkhead for web push as such, by which events know that the app has it, and one for
+    /// each push service that its subscriptions lead to.
+    private func add(_ webPush: PushApp.WebPush, to app: LaneApp) throws(LaneBuildError) {
+        let sender: WebPushSender
+        do throws(OpenSSLError) {
+            sender = try WebPushSender(webPush, app: app.name, plan.registry)
+        } catch {
+            throw LaneBuildError(text: "web push of \(app.name): \(error)")
+        }
+        let tls = try tls(caFile: webPush.caFile, alpn: ["h2"])
+        let metrics = BulkheadMetrics(
+            plan.registry, app: app.name, gateway: .webpush, environment: .none)
+        let policy = PoolPolicy.webPush(
+            connectionsMax: share(4),
+            reach: webPush.hosts.allowsLoopback ? .publicOrLoopback : .publicOnly)
+        let keys = webPush.credential.keyIDs.joined(separator: ",")
+        let make = {
+            [self, unowned app] (origin: Origin, service: Bulkhead.PushService?) in
+            bulkhead(
+                app, .webpush, .none, keys,
+                PoolPace(HTTP2Pool(loop: loop, origin: origin, tls: tls, policy: policy)),
+                .webpush(sender), service, metrics)
+        }
+        app.add(make(Origin(host: "webpush.invalid"), nil))
+        app.webPush = WebPushServices(sender, observer: serviceObserver) { make($0, $1) }
+    }
+
     private func bulkhead(
         _ app: LaneApp, _ gateway: Gateway, _ environment: GatewayEnvironment,
-        _ credential: String, _ pool: PoolPace, _ sender: Bulkhead.Sender
+        _ credential: String, _ pool: PoolPace, _ sender: Bulkhead.Sender,
+        _ service: Bulkhead.PushService? = nil, _ metrics: BulkheadMetrics? = nil
     ) -> Bulkhead {
         Bulkhead(
             app: app.name, gateway: gateway, environment: environment, credential: credential,
-            pace: pool, sender: sender,
-            metrics: BulkheadMetrics(
-                plan.registry, app: app.name, gateway: gateway, environment: environment),
+            pace: pool, sender: sender, service: service,
+            metrics: metrics
+                ?? BulkheadMetrics(
+                    plan.registry, app: app.name, gateway: gateway, environment: environment),
             inFlightMax: share(plan.dispatcher.inFlightPerBulkhead),
             breaker: Breaker(divisor: plan.dispatcher.retryDivisor))
     }

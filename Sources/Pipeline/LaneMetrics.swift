@@ -82,7 +82,9 @@ internal final class LaneMetrics {
 internal final class BulkheadMetrics {
     let retries: Counter
     let postponed: Counter
-    let openBreakers: Gauge
+    private let openBreakers: Gauge
+    /// The push services of web push have one gauge together.
+    private var breakersOpen = 0
     let unanswered: Counter
     let wokenUnseen: Counter
     private let accepted: Counter
@@ -130,6 +132,16 @@ internal final class BulkheadMetrics {
         answeredAfter = registry.histogram(
             "bugle_gateway_seconds", help: "From a request's HEADERS to its answer.",
             labels: labels, buckets: Histogram.latencyBuckets)
+    }
+
+    func breakerOpened() {
+        breakersOpen += 1
+        openBreakers.set(breakersOpen)
+    }
+
+    func breakerClosed() {
+        breakersOpen -= 1
+        openBreakers.set(breakersOpen)
     }
 
     func ended(_ outcome: Outcome) {

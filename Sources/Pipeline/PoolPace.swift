@@ -9,7 +9,8 @@ internal import HTTP2
 /// One pool of a lane as the lane's reading sees it. Loop-confined.
 internal final class PoolPace {
     let pool: HTTP2Pool
-    @exclusivity(unchecked) private var lastUse = MonotonicTime(nanos: .min / 2)
+    /// When a request was submitted last.
+    @exclusivity(unchecked) private(set) var lastUse = MonotonicTime(nanos: .min / 2)
     @exclusivity(unchecked) private var lastAnswer = MonotonicTime(nanos: .min / 2)
     /// From HEADERS to the answer, smoothed over the last answers.
     @exclusivity(unchecked) private var roundTrip = TimeSpan.zero

@@ -47,7 +47,34 @@ private final class PushAppLoader {
         var loaded = PushApp(name: app.name)
         if let apns = app.apns { loaded.apns = try load(apns, "apps.\(app.name).apns") }
         if let fcm = app.fcm { loaded.fcm = try load(fcm, "apps.\(app.name).fcm") }
+        if let webPush = app.webPush {
+            loaded.webPush = try load(webPush, "apps.\(app.name).webpush")
+        }
         return loaded
+    }
+
+    private func load(
+        _ webPush: Configuration.WebPush, _ path: String
+    ) throws(PushAppError) -> PushApp.WebPush {
+        if let problem = VAPIDSubject.problem(with: webPush.subject) {
+            throw PushAppError(setting: "\(path).subject", file: nil, problem: problem)
+        }
+        var keys: [VAPIDKey] = []
+        for key in webPush.keys {
+            let setting = Self.setting("key", of: key.key, "\(path).vapid_keys.\(key.id)")
+            let text = try Self.read(key.key, setting)
+            do throws(KeyError) {
+                keys.append(
+                    try VAPIDKey(
+                        id: key.id, text: text, publicKey: key.publicKey, setting: setting))
+            } catch {
+                throw PushAppError(setting: setting, file: key.key.path, problem: error.problem)
+            }
+        }
+        return PushApp.WebPush(
+            credential: WebPushCredential(subject: webPush.subject, keys: keys),
+            hosts: webPush.hosts,
+            settings: WebPushSettings(ttlMin: Int64(webPush.ttlMin)), caFile: webPush.caFile)
     }
 
     private func load(
@@ -114,6 +141,13 @@ extension SecretSource {
     fileprivate var path: String? {
         if case .file(let path) = self { return path }
         return nil
+    }
+}
+
+extension Configuration.WebPush {
+    /// Where endpoints may lead.
+    internal var hosts: WebPushHosts {
+        WebPushHosts(allowedHosts ?? WebPushHosts.browsers, allowsLoopback: allowLoopback)
     }
 }
 

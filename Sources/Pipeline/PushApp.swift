@@ -62,17 +62,45 @@ public struct PushApp: Sendable {
         }
     }
 
+    /// The push services of browsers for one app.
+    public struct WebPush: Sendable {
+        /// Signs VAPID tokens; shared by all lanes.
+        public var credential: WebPushCredential
+        /// Where endpoints may lead.
+        public var hosts: WebPushHosts
+        /// What requests have in common.
+        public var settings: WebPushSettings
+        /// A PEM file with further authorities to trust; nil for the system's alone.
+        public var caFile: String?
+
+        /// Web push with a credential.
+        public init(
+            credential: WebPushCredential, hosts: WebPushHosts = WebPushHosts(),
+            settings: WebPushSettings = WebPushSettings(), caFile: String? = nil
+        ) {
+            self.credential = credential
+            self.hosts = hosts
+            self.settings = settings
+            self.caFile = caFile
+        }
+    }
+
     /// The app's name in events, registrations and results.
     public var name: String
     /// nil when the app has no APNs.
     public var apns: APNs?
     /// nil when the app has no FCM.
     public var fcm: FCM?
+    /// nil when the app has no web push.
+    public var webPush: WebPush?
 
     /// An app; at least one gateway makes it useful.
-    public init(name: String, apns: APNs? = nil, fcm: FCM? = nil) {
+    public init(
+        name: String, apns: APNs? = nil, fcm: FCM? = nil, webPush: WebPush? = nil
+    ) {
         self.name = name
         self.apns = apns
         self.fcm = fcm
+        self.webPush = webPush
     }
 }

@@ -22,6 +22,8 @@ internal struct PendingTarget: Equatable {
     var wasAmbiguous = false
     var gateway: String
     var environment: String
+    /// The origin of the push service that it waits for; nil at gateways with one address.
+    var service: String?
     var platform: String
     var appVersion: String?
     /// The first eight hex digits of the token's hash.
@@ -161,6 +163,7 @@ extension PendingTarget {
         notBefore = UnixMillis(value["not_before"]?.int64 ?? 0)
         firstSentAt = value["first_sent_at"]?.int64.map { UnixMillis($0) }
         wasAmbiguous = value["ambiguous"]?.bool ?? false
+        service = value["service"]?.string
     }
 
     /// Writes an entry of the state header.
@@ -174,6 +177,7 @@ extension PendingTarget {
         if wasAmbiguous { object.bool("ambiguous", true) }
         object.string("gateway", gateway)
         object.string("environment", environment)
+        if let service { object.string("service", service) }
         object.string("platform", platform)
         if let appVersion { object.string("app_version", appVersion) }
         object.string("token_hash", tokenHash)

@@ -71,6 +71,8 @@ extension Lane {
                 }
                 return rendered(rendering, target, request)
             }
+        case .webpush(let sender):
+            return renderWebPush(content, to: target, at: address, with: sender, into: request)
         }
     }
 
@@ -88,7 +90,8 @@ extension Lane {
         Settlement(outcome: .credentialError, reason: .credentialUnavailable, detail: detail)
     }
 
-    private func rendered(
+    /// What a renderer's answer means for the target.
+    func rendered(
         _ rendering: Rendering, _ target: TargetInFlight, _ request: OutboundRequest
     ) -> RenderedTarget {
         switch rendering {

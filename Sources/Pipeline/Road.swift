@@ -15,6 +15,7 @@ public struct ParkingLot: Hashable, Sendable {
         ParkingLot(gateway: .apns, environment: .production),
         ParkingLot(gateway: .apns, environment: .sandbox),
         ParkingLot(gateway: .fcm, environment: .none),
+        ParkingLot(gateway: .webpush, environment: .none),
     ]
 
     /// The name of its topic: `<base>-apns-production` and so on.

@@ -173,7 +173,8 @@ internal final class ContentMaker {
         let content = base
         try content.take(
             notification: envelope.content.notification, data: envelope.content.data,
-            apns: envelope.content.apns, fcm: envelope.content.fcm)
+            apns: envelope.content.apns, fcm: envelope.content.fcm,
+            webpush: envelope.content.webpush, expo: envelope.content.expo)
         return content
     }
 
@@ -287,5 +288,7 @@ extension ExplicitContent {
         data = content.data
         apns = content.apns
         fcm = content.fcm
+        webpush = content.webpush
+        expo = content.expo
     }
 }

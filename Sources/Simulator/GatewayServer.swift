@@ -74,6 +74,7 @@ extension GatewayServer: ServerConnectionDelegate {
         switch service {
         case .apnsProduction, .apnsSandbox: connection.state = APNsConnectionState()
         case .fcm, .oauth: connection.state = FCMConnectionState()
+        case .webpush: connection.state = WebPushConnectionState()
         }
         journal.update { $0.connectionsOpened[service, default: 0] += 1 }
     }
@@ -150,6 +151,7 @@ extension GatewayServer: ServerConnectionDelegate {
 extension GatewayServer {
     private func authorization(of connection: ServerConnection) -> String {
         if let state = connection.state as? APNsConnectionState { return state.last.digest }
+        if let state = connection.state as? WebPushConnectionState { return state.last.digest }
         return (connection.state as? FCMConnectionState)?.last.digest ?? ""
     }
 

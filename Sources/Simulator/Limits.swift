@@ -20,6 +20,10 @@ public enum Limits {
     public static let fcmConditionTopics = 5
     /// Bytes of an FCM registration token.
     public static let fcmTokenBytes = 4096
+    /// Bytes of an encrypted web push message (RFC 8030, section 7.2).
+    public static let webPushBodyBytes = 4096
+    /// Seconds that Mozilla stores a message at most: 30 days.
+    public static let webPushTimeToLiveSeconds: Int64 = 2_592_000
     /// Access tokens that are remembered before expired ones are dropped.
     public static let accessTokens = 10_000
     /// Provider tokens of a connection that may be used alternately.

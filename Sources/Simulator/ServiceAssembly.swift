@@ -82,6 +82,8 @@ struct ServiceAssembly: Sendable {
                 facts: facts, accessTokens: accessTokens, readsMessageIDs: journal.keepsEntries,
                 loop: loop)
         case .oauth: oauth
+        case .webpush:
+            WebPushJudge(facts: facts, readsMessageIDs: journal.keepsEntries, loop: loop)
         }
     }
 
@@ -96,6 +98,7 @@ struct ServiceAssembly: Sendable {
             manners.streamLimit = options.fcmStreamLimit
             manners.refusesIdlePings = options.fcmRefusesIdlePings
             manners.idleTimeout = options.fcmIdleTimeout
+        case .webpush: manners.streamLimit = options.webPushStreamLimit
         }
         return manners
     }

@@ -24,7 +24,30 @@ public struct SimulatedServiceAccount: Sendable {
     public let json: String
 }
 
+/// A key for VAPID tokens.
+public struct SimulatedVAPIDKey: Sendable {
+    /// The private key, PKCS#8 in PEM.
+    public let privateKeyPEM: String
+    /// The public key as browsers take it, base64url.
+    public let publicKey: String
+}
+
 extension Simulator {
+    /// Makes a key for VAPID tokens. Push services take any; a subscription may be bound to one.
+    public func makeVAPIDKey() throws -> SimulatedVAPIDKey {
+        let pair = try KeyPair.generate(for: .es256)
+        let key = try VerifyingKey(
+            pem: pair.publicKeyPEM, for: .es256, setting: "simulated VAPID key")
+        return SimulatedVAPIDKey(
+            privateKeyPEM: pair.privateKeyPEM, publicKey: Base64URL.encode(key.p256Point ?? []))
+    }
+
+    /// The endpoint of a subscription at the service of a browser: `google`, `mozilla`, `apple`,
+    /// `windows` or `other`.
+    public func endpoint(of subscription: String, at browser: String = "other") -> String {
+        "https://\(browser).localhost:\(port(of: .webpush))/push/\(subscription)"
+    }
+
     /// Makes a signing key and registers it for a team; ids are ten letters and digits.
     public func makeAPNsKey(
         teamID: String = "TEAM000001", keyID: String = "KEY0000001",

@@ -10,12 +10,15 @@ public enum SimulatedService: String, Sendable, CaseIterable {
     case fcm
     /// `oauth2.googleapis.com`, where FCM's access tokens come from.
     case oauth
+    /// The push services of all browsers, told apart by the host: `mozilla.localhost`.
+    case webpush
 
     /// The gateway that the service belongs to.
     public var gateway: Gateway {
         switch self {
         case .apnsProduction, .apnsSandbox: .apns
         case .fcm, .oauth: .fcm
+        case .webpush: .webpush
         }
     }
 
@@ -24,7 +27,7 @@ public enum SimulatedService: String, Sendable, CaseIterable {
         switch self {
         case .apnsProduction: .production
         case .apnsSandbox: .sandbox
-        case .fcm, .oauth: .none
+        case .fcm, .oauth, .webpush: .none
         }
     }
 }

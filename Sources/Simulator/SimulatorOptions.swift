@@ -31,6 +31,8 @@ public struct SimulatorOptions: Sendable {
     public var apnsDocumentedKeyReason = false
     /// The stream limit of FCM and token connections.
     public var fcmStreamLimit: UInt32 = 100
+    /// The stream limit of connections to the push services of browsers.
+    public var webPushStreamLimit: UInt32 = 100
     /// Whether FCM ends connections that are pinged more than once while idle.
     public var fcmRefusesIdlePings = true
     /// How long an FCM connection may be idle; nil for any time.

@@ -61,6 +61,65 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
         #expect(try fcm.serviceAccount.read().exposed == "{}")
     }
 
+    @Test func `web push has keys by name, the default one first`() throws {
+        let text = """
+            kafka:
+              brokers: localhost:9092
+            apps:
+              shop:
+                webpush:
+                  subject: mailto:ops@example.com
+                  vapid_keys:
+                    old: {key: "${OLD}", public_key: BA}
+                    new: {key: "${NEW}"}
+                  default_key: new
+                  allowed_hosts: [push.example.net, "*.example.org:8443"]
+                  ttl_min: 1
+
+            """
+        let configuration = try parse(text, ["OLD": "a", "NEW": "b"])
+        let webPush = try #require(configuration.app(named: "shop")?.webPush)
+        #expect(webPush.subject == "mailto:ops@example.com")
+        #expect(webPush.keys.map(\.id) == ["new", "old"])
+        #expect(webPush.keys[1].publicKey == "BA")
+        #expect(try webPush.keys[0].key.read().exposed == "b")
+        #expect(webPush.allowedHosts == ["push.example.net", "*.example.org:8443"])
+        #expect(!webPush.allowLoopback && webPush.ttlMin == 1)
+    }
+
+    @Test func `web push without a key, or with several and no default, is refused`() {
+        func webPush(_ lines: String) -> [String] {
+            faults(
+                """
+                kafka:
+                  brokers: localhost:9092
+                apps:
+                  shop:
+                    webpush: {subject: "mailto:a@example.com", \(lines)}
+
+                """, ["K": "k"])
+        }
+        let key = #"{key: "${K}"}"#
+        #expect(webPush("vapid_keys: {v1: \(key)}").isEmpty)
+        #expect(webPush("ttl_min: 0").contains { $0.contains("vapid_keys") })
+        #expect(
+            webPush("vapid_keys: {v1: \(key), v2: \(key)}").contains {
+                $0.contains("default_key")
+            })
+        #expect(
+            webPush("vapid_keys: {v1: \(key)}, default_key: v2").contains {
+                $0.contains("no such key")
+            })
+        #expect(
+            webPush("vapid_keys: {v1: \(key)}, allowed_hosts: [https://a.example]").contains {
+                $0.contains("without https://")
+            })
+        #expect(
+            webPush("vapid_keys: {v1: \(key)}, allow_host: a").contains {
+                $0.contains("unknown key")
+            })
+    }
+
     @Test func `tables of registrations can be described`() throws {
         let configuration = try parse(
             minimal + """
@@ -418,7 +477,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
                 == ["bugle.yaml:1: apps: missing; name at least one app with its gateways"])
         #expect(
             faults("kafka: {brokers: \"a:1\"}\napps:\n  shop: {}\n")
-                == ["bugle.yaml:3: apps.shop: no gateway; add apns or fcm"])
+                == ["bugle.yaml:3: apps.shop: no gateway; add apns, fcm or webpush"])
         let text = """
             apps:
               shop:

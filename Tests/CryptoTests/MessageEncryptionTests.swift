@@ -46,6 +46,43 @@ private enum Published {
         #expect(try body(padding: 10) == Published.paddedBody)
     }
 
+    @Test func `a browser reads what was published, padded or not`() throws {
+        let browser = try #require(
+            SubscriberKeys(
+                scalar: Published.bytes("q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94"),
+                auth: Published.bytes(Published.auth)))
+        #expect(browser.p256dh == Published.p256dh && browser.auth == Published.auth)
+        for body in [Published.body, Published.paddedBody] {
+            #expect(browser.decrypt(Published.bytes(body)) == Array(Published.plaintext.utf8))
+        }
+    }
+
+    @Test func `a browser reads nothing that is not for it or was changed`() throws {
+        let scalar = [UInt8](repeating: 7, count: 32)
+        let browser = try #require(
+            SubscriberKeys(scalar: scalar, auth: [UInt8](repeating: 1, count: 16)))
+        #expect(browser.decrypt(Published.bytes(Published.body)) == nil)
+        let body = ByteWriter()
+        let message = Array("hello".utf8)
+        try message.withUnsafeBytes { message in
+            try MessageEncryptor().encrypt(
+                message, for: SubscriptionKeys(p256dh: browser.p256dh, auth: browser.auth),
+                into: body)
+        }
+        #expect(browser.decrypt(body.array) == message)
+        for index in [0, 20, 40, 90, body.count - 1] {
+            var changed = body.array
+            changed[index] ^= 1
+            #expect(browser.decrypt(changed) == nil)
+        }
+        for count in [0, 20, 86, 102, body.count - 1] {
+            #expect(browser.decrypt(Array(body.array.prefix(count))) == nil)
+        }
+        let zero = [UInt8](repeating: 0, count: 32)
+        #expect(SubscriberKeys(scalar: zero, auth: [UInt8](repeating: 1, count: 16)) == nil)
+        #expect(SubscriberKeys(scalar: scalar, auth: [1]) == nil)
+    }
+
     @Test func `HKDF gives the published keys`() throws {
         // RFC 8291: the keying material from the shared secret and auth.
         let secret = Published.bytes("kyrL1jIIOHEzg3sM2ZWRHDRB62YACZhhSlknJ672kSs")

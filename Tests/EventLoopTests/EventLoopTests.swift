@@ -1,7 +1,8 @@
 import Base
-import EventLoop
 import Synchronization
 import Testing
+
+@testable import EventLoop
 
 @Suite struct `The event loop` {
     @Test func `a timer that schedules itself for now fires in the next turn`() throws {
@@ -101,12 +102,14 @@ import Testing
 @Suite struct `Dialling` {
     private final class Outcome { var result: Result<Int32, DialError>? }
 
-    private func dial(_ host: String, _ port: UInt16) throws -> Result<Int32, DialError> {
+    private func dial(
+        _ host: String, _ port: UInt16, reach: AddressReach = .any
+    ) throws -> Result<Int32, DialError> {
         let loop = try EventLoop(name: "test")
         let outcome = Outcome()
-        Dialer.dial(host: host, port: port, on: loop, deadline: loop.now + .seconds(20)) {
-            outcome.result = $0
-        }
+        Dialer.dial(
+            host: host, port: port, reach: reach, on: loop, deadline: loop.now + .seconds(20)
+        ) { outcome.result = $0 }
         while outcome.result == nil { loop.turn(waitingUpTo: .seconds(1)) }
         return try #require(outcome.result)
     }
@@ -117,6 +120,56 @@ import Testing
         defer { SocketIO.close(listener.fd) }
         let fd = try dial("localhost", listener.port).get()
         SocketIO.close(fd)
+    }
+
+    @Test func `names under localhost are this machine`() throws {
+        let listener = try ListeningSocket.open(host: "127.0.0.1", port: 0)
+        defer { SocketIO.close(listener.fd) }
+        SocketIO.close(try dial("mozilla.localhost", listener.port).get())
+        SocketIO.close(
+            try dial("mozilla.localhost", listener.port, reach: .publicOrLoopback).get())
+    }
+
+    @Test(arguments: ["localhost", "127.0.0.1", "push.localhost"])
+    func `an address out of reach is not connected to`(host: String) throws {
+        let listener = try ListeningSocket.open(host: "127.0.0.1", port: 0)
+        defer { SocketIO.close(listener.fd) }
+        guard
+            case .failure(.forbidden(host: host)) =
+                try dial(host, listener.port, reach: .publicOnly)
+        else {
+            Issue.record("connected")
+            return
+        }
+        #expect(ListeningSocket.accept(listener.fd) == nil)
+    }
+
+    @Test(arguments: [
+        "8.8.8.8", "1.1.1.1", "172.15.255.255", "172.32.0.1", "192.0.1.1", "100.63.255.255",
+        "100.128.0.1", "198.17.255.255", "198.20.0.1", "223.255.255.255", "2606:4700:4700::1111",
+        "2001:4860:4860::8888", "2a00:1450::1", "64:ff9b::8.8.8.8", "::ffff:8.8.8.8",
+    ])
+    func `public addresses are within reach`(literal: String) throws {
+        let address = try #require(SocketAddress(literal: literal, port: 443))
+        #expect(AddressReach.publicOnly.permits(address))
+        #expect(AddressReach.publicOrLoopback.permits(address))
+    }
+
+    @Test(arguments: [
+        "0.0.0.0", "0.1.2.3", "10.0.0.5", "100.64.0.1", "100.127.255.255", "127.0.0.1",
+        "127.1.2.3", "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.1", "192.0.2.1",
+        "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.19.255.255", "198.51.100.7",
+        "203.0.113.7", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255", "::", "::1",
+        "fe80::1", "fc00::1", "fd12:3456::1", "fec0::1", "ff02::1", "2001::1", "2001:db8::1",
+        "2002:7f00:1::1", "3fff::1", "100::1", "64:ff9b::10.0.0.1", "64:ff9b:1::1",
+        "::ffff:127.0.0.1", "::ffff:10.0.0.5", "::ffff:169.254.169.254", "::127.0.0.1",
+    ])
+    func `what is not of the public Internet is not`(literal: String) throws {
+        let address = try #require(SocketAddress(literal: literal, port: 443))
+        #expect(!AddressReach.publicOnly.permits(address))
+        let isLoopback = ["127.0.0.1", "127.1.2.3", "::1"].contains(literal)
+        #expect(AddressReach.publicOrLoopback.permits(address) == isLoopback)
+        #expect(AddressReach.any.permits(address))
     }
 
     @Test func `a refused connection names the host`() throws {

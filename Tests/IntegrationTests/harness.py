@@ -259,11 +259,11 @@ class Redis:
 class Gateways:
     """`bugle simulate`: APNs, FCM and the token endpoint, with keys and a CA of their own."""
 
-    def __init__(self, folder, faults=None):
+    def __init__(self, folder, faults=None, options=()):
         self.folder = folder
         self.journal_file = folder / "journal.jsonl"
         arguments = [program(), "simulate", "--state", folder, "--json", "--journal",
-                     self.journal_file]
+                     self.journal_file, *options]
         if faults is not None:
             (folder / "faults.json").write_text(json.dumps(faults))
             arguments += ["--faults", folder / "faults.json"]
@@ -301,7 +301,7 @@ class World:
 
     def __init__(
             self, faults=None, drain_deadline="20s", properties=None, commit="transactional",
-            index=None):
+            index=None, gateway_options=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bugle-test-"))
         self.parts = []
         self.dispatcher = None
@@ -309,7 +309,7 @@ class World:
         try:
             self.kafka = self.keep(Kafka(self.folder))
             self.redis = self.keep(Redis(self.folder))
-            self.gateways = self.keep(Gateways(self.folder, faults))
+            self.gateways = self.keep(Gateways(self.folder, faults, gateway_options))
             self.admin_port = free_port()
             self.config = self.folder / "bugle.yaml"
             self.settings = {
@@ -561,11 +561,13 @@ class WorldTest(unittest.TestCase):
     kafka_properties = None
     commit = "transactional"
     index_settings = None
+    gateway_options = ()
 
     @classmethod
     def setUpClass(cls):
         cls.world = World(
-            cls.faults, cls.drain_deadline, cls.kafka_properties, cls.commit, cls.index_settings)
+            cls.faults, cls.drain_deadline, cls.kafka_properties, cls.commit, cls.index_settings,
+            cls.gateway_options)
         cls.addClassCleanup(cls.world.close)
         cls.world.apply_topics()
         cls.world.start()

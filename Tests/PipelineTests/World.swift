@@ -109,11 +109,29 @@ final class World {
                 credential: OAuthCredential(
                     try ServiceAccount(
                         json: Array(account.json.utf8), setting: "apps.shop.fcm.service_account")),
-                endpoint: endpoint(.fcm)))
+                endpoint: endpoint(.fcm)),
+            webPush: PushApp.WebPush(
+                credential: try Self.vapidCredential(),
+                hosts: WebPushHosts(allowsLoopback: true), caFile: caFile))
         try self.init(apps: [app], lanes: lanes) {
             simulator.stop()
             unlink(caFile)
         }
+    }
+
+    /// Two VAPID keys, `v1` and `v2`; the first is the default.
+    private static func vapidCredential() throws -> WebPushCredential {
+        let keys = try ["v1", "v2"].map { id in
+            try VAPIDKey(
+                id: id, text: try KeyPair.generate(for: .es256).privateKeyPEM, setting: "test")
+        }
+        return WebPushCredential(subject: "mailto:ops@example.com", keys: keys)
+    }
+
+    /// The public half of a VAPID key.
+    func vapidPublicKey(_ id: String) throws -> String {
+        let credential = try #require(apps[0].webPush?.credential)
+        return credential.publicKeys[try #require(credential.keyIDs.firstIndex(of: id))]
     }
 
     deinit {
@@ -144,7 +162,6 @@ final class World {
         registeredAt: Int64 = 1_735_689_600_000, permission: String = "granted",
         extra: String = ""
     ) throws {
-        let parser = JSONParser()
         let owner = user.map { "\"\($0)\"" } ?? "null"
         let key = Array("shop/\(install)\(kind == "alert" ? "" : "/\(kind)")".utf8)
         let value = Array(
@@ -155,6 +172,36 @@ final class World {
              "token":"\(Self.token(of: install, gateway: gateway))","version":\(offset + 1),"registered_at":\(registeredAt),
              "permission":"\(permission)"\(extra)}
             """.utf8)
+        try apply(key, value, at: registeredAt)
+    }
+
+    /// Registers a browser of a user: a subscription that the simulated service knows.
+    func subscribe(
+        _ install: String, user: String, at endpoint: String, with keys: SubscriberKeys,
+        vapidKeyID: String? = nil, registeredAt: Int64 = 1_735_689_600_000
+    ) throws {
+        let keyID = vapidKeyID.map { #","vapid_key_id":"\#($0)""# } ?? ""
+        try apply(
+            Array("shop/\(install)".utf8),
+            Array(
+                """
+                {"v":1,"app":"shop","install_id":"\(install)","user_id":"\(user)","platform":"web",
+                 "gateway":"webpush","environment":"none","endpoint":"\(endpoint)",
+                 "keys":{"p256dh":"\(keys.p256dh)","auth":"\(keys.auth)"}\(keyID),
+                 "version":\(offset + 1),"registered_at":\(registeredAt)}
+                """.utf8), at: registeredAt)
+    }
+
+    /// Keys of a browser, made of a name.
+    static func browser(_ name: String) throws -> SubscriberKeys {
+        try #require(
+            SubscriberKeys(
+                scalar: SHA256Digest(of: name).bytes,
+                auth: Array(SHA256Digest(of: "auth of \(name)").bytes.prefix(16))))
+    }
+
+    private func apply(_ key: [UInt8], _ value: [UInt8], at registeredAt: Int64) throws {
+        let parser = JSONParser()
         let record = try key.withUnsafeBytes { key in
             try value.withUnsafeBytes { value in
                 try RegistrationRecord.decode(

@@ -56,15 +56,15 @@ internal enum DevCommand: Command {
         device("ada", "ada-android", .fcm, .none),
         device("grace", "grace-android", .fcm, .none),
         device("linus", "linus-debug-build", .apns, .sandbox),
+        device("linus", "linus-laptop", .webpush, .none),
     ]
 
     private static func device(
         _ user: String, _ install: String, _ gateway: Gateway, _ environment: GatewayEnvironment
     ) -> DemoDevice {
-        let hex = SHA256Digest(of: install).hex
-        return DemoDevice(
+        DemoDevice(
             user: user, install: install, gateway: gateway, environment: environment,
-            token: gateway == .fcm ? "\(hex.prefix(22)):APA91b\(hex)\(hex)" : hex, condition: .live)
+            digest: SHA256Digest(of: install).hex, condition: .live)
     }
 
     private static func register(_ world: EmbeddedWorld) throws(Failure) {
@@ -74,7 +74,7 @@ internal enum DevCommand: Command {
             for device in devices {
                 try producer.send(
                     to: world.configuration.kafka.topics.devices, key: device.key,
-                    value: device.record(registeredAt: now))
+                    value: device.record(registeredAt: now, world.simulator))
             }
             try producer.flush(timeout: .seconds(20))
         } catch {
@@ -93,6 +93,8 @@ internal enum DevCommand: Command {
         object.string("apns_sandbox", world.simulator.address(of: .apnsSandbox))
         object.string("fcm", world.simulator.address(of: .fcm))
         object.string("token_endpoint", world.simulator.tokenURI)
+        object.string("webpush", world.simulator.endpoint(of: ""))
+        object.string("vapid_public_key", world.files.vapidPublicKey)
         object.string("ca_file", world.files.authority)
         object.string("config", "\(world.files.folder)/bugle.yaml")
         object.end()
@@ -115,6 +117,7 @@ internal enum DevCommand: Command {
             "APNs           \(world.simulator.address(of: .apnsProduction)), sandbox "
                 + world.simulator.address(of: .apnsSandbox),
             "FCM            \(world.simulator.address(of: .fcm))",
+            "web push       \(world.simulator.endpoint(of: "ID"))",
             "CA             \(world.files.authority)",
             "configuration  \(world.files.folder)/bugle.yaml",
             "users          \(users.joined(separator: ", "))",

@@ -6,22 +6,29 @@ internal import Simulator
 internal enum SimulateCommand: Command {
     static let name = "simulate"
     static let awaitsSignals = true
-    static let summary = "plays APNs and FCM as servers, with faults from a script"
+    static let summary = "plays the gateways as servers, with faults from a script"
     static let synopsis =
-        "simulate [--state DIR] [--port-base N] [--faults FILE] [--journal FILE] [--json]"
+        "simulate [--state DIR] [--port-base N] [--faults FILE] [--journal FILE] [--bodies]"
+        + " [--json]"
     static let options: [Option] = [
         .value("state", "DIR", "where keys and certificates go; default a new folder"),
-        .value("port-base", "N", "the first of four ports in a row; default free ones"),
+        .value("port-base", "N", "the first of five ports in a row; default free ones"),
         .value("faults", "FILE", "what goes wrong, as JSON"),
         .value("journal", "FILE", "append every request that is received, one JSON object a line"),
+        .flag("bodies", "the journal keeps what was received too, in base64"),
         .flag("strict", "unknown tokens are refused as malformed; default: every token is live"),
         .json,
     ]
     static let details = """
         Listens on the loopback interface, over TLS with a certificate authority of its own, and
-        writes into DIR: ca.pem, AuthKey.p8, service-account.json, and bugle.apps.json, which is
-        the section apps of a configuration that uses them. All are made anew at each start.
-        --json prints the addresses as one line of JSON. SIGTERM or Ctrl-C ends it.
+        writes into DIR: ca.pem, AuthKey.p8, service-account.json, vapid.pem, and bugle.apps.json,
+        which is the section apps of a configuration that uses them. All are made anew at each
+        start. --json prints the addresses as one line of JSON. SIGTERM or Ctrl-C ends it.
+
+        Web push endpoints are https://NAME.localhost:PORT/push/ANYTHING, where NAME says whose
+        service answers: google, mozilla, apple, windows, other. Enforced are a valid VAPID token
+        (signature, audience, at most 24 h, a subject), TTL, Urgency, the syntax of Topic,
+        aes128gcm with a valid key and at most 4,096 bytes, and Windows' cache policy.
 
         Faults: {"seed": 7, "rules": [
           {"token_prefix": "dead", "effect": {"answer": {"status": 410, "reason": "Unregistered"}}},
@@ -39,7 +46,8 @@ internal enum SimulateCommand: Command {
         var options = SimulatorOptions()
         if let path = arguments.text("faults") { options.faults = try plan(path) }
         if arguments.has("strict") { options.unknownTokens = .malformed }
-        if let base = try arguments.integer("port-base", in: 1...65_532) {
+        if arguments.has("bodies") { options.journal = .full(bodies: true) }
+        if let base = try arguments.integer("port-base", in: 1...65_531) {
             for (index, service) in SimulatedService.allCases.enumerated() {
                 options.ports[service] = UInt16(base + index)
             }
@@ -83,6 +91,8 @@ internal enum SimulateCommand: Command {
         object.string("apns_sandbox", simulator.address(of: .apnsSandbox))
         object.string("fcm", simulator.address(of: .fcm))
         object.string("token_endpoint", simulator.tokenURI)
+        object.string("webpush", simulator.endpoint(of: ""))
+        object.string("vapid_public_key", files.vapidPublicKey)
         object.string("ca_file", files.authority)
         object.string("apps_file", files.apps)
         object.string("state", files.folder)
@@ -96,6 +106,9 @@ internal enum SimulateCommand: Command {
             "APNs sandbox     \(simulator.address(of: .apnsSandbox))",
             "FCM              \(simulator.address(of: .fcm))",
             "FCM tokens       \(simulator.tokenURI)",
+            "web push         \(simulator.endpoint(of: "ID")), also google, mozilla, apple and "
+                + "windows in place of other",
+            "VAPID key        \(files.vapidPublicKey)",
             "CA certificate   \(files.authority)",
             "section apps     \(files.apps)",
         ]

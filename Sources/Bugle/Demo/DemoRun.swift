@@ -58,7 +58,8 @@ internal final class DemoRun {
         do throws(KafkaError) {
             for device in devices {
                 try producer.send(
-                    to: topics.devices, key: device.key, value: device.record(registeredAt: time))
+                    to: topics.devices, key: device.key,
+                    value: device.record(registeredAt: time, world.simulator))
             }
             try producer.flush(timeout: .seconds(20))
         } catch {

@@ -26,14 +26,54 @@ internal struct DemoDevice {
     let install: String
     let gateway: Gateway
     let environment: GatewayEnvironment
+    /// The token; of a subscription the last part of its endpoint.
     let token: String
     let condition: Condition
+    /// The browser's keys; nil for everything that is no subscription.
+    let browserKeys: SubscriberKeys?
+
+    /// A device whose token is made of 64 hex digits of its own.
+    init(
+        user: String, install: String, gateway: Gateway, environment: GatewayEnvironment,
+        digest: String, condition: Condition
+    ) {
+        self.user = user
+        self.install = install
+        self.gateway = gateway
+        self.environment = environment
+        self.condition = condition
+        browserKeys =
+            gateway == .webpush
+            ? SubscriberKeys(
+                scalar: SHA256Digest(of: "browser \(digest)").bytes,
+                auth: Array(SHA256Digest(of: "auth \(digest)").bytes.prefix(16))) : nil
+        token =
+            switch (condition, gateway) {
+            case (.malformed, _): "not-a-token-\(install)"
+            case (_, .fcm): "\(digest.prefix(22)):APA91b\(digest)\(digest)"
+            default: digest
+            }
+    }
+
+    /// Whose browser holds a subscription; all take turns.
+    private var browser: String {
+        let names = ["google", "mozilla", "apple", "windows"]
+        return names[Int(token.utf8.reduce(0) { $0 &+ $1 }) % names.count]
+    }
+
+    private var platform: String {
+        switch gateway {
+        case .apns: "ios"
+        case .webpush: "web"
+        default: "android"
+        }
+    }
 
     /// The key of its record.
     var key: [UInt8] { Array("\(GatewayFiles.app)/\(install)".utf8) }
 
     /// Its record in `push.devices`.
-    func record(registeredAt time: UnixMillis) -> [UInt8] {
+    func record(registeredAt time: UnixMillis, _ simulator: Simulator) -> [UInt8] {
         let bytes = ByteWriter()
         var object = JSONObjectWriter(bytes)
         object.integer("v", 1)
@@ -41,10 +81,20 @@ internal struct DemoDevice {
         object.string("install_id", install)
         object.string("kind", "alert")
         object.string("user_id", user)
-        object.string("platform", gateway == .apns ? "ios" : "android")
+        object.string("platform", platform)
         object.string("gateway", gateway.rawValue)
         object.string("environment", environment.rawValue)
-        object.string("token", token)
+        if let browserKeys {
+            object.string("endpoint", simulator.endpoint(of: token, at: browser))
+            object.name("keys")
+            var keys = JSONObjectWriter(bytes)
+            keys.string("p256dh", browserKeys.p256dh)
+            keys.string("auth", browserKeys.auth)
+            keys.end()
+            object.string("vapid_key_id", "v1")
+        } else {
+            object.string("token", token)
+        }
         object.integer("version", 1)
         object.integer("registered_at", time.value)
         object.string("app_version", "4.2.0")
@@ -98,6 +148,9 @@ internal struct DemoScenario {
             case (.dead, .fcm):
                 simulator.facts.setFCMToken(
                     device.token, projectID: GatewayFiles.project, .unregistered)
+            case (let condition, .webpush):
+                simulator.facts.setSubscription(
+                    device.token, keys: device.browserKeys, condition == .dead ? .gone : .live)
             case (.dead, _):
                 simulator.facts.setAPNsToken(
                     device.token, environment: device.environment, .unregistered(at: now))
@@ -143,22 +196,20 @@ internal struct DemoScenario {
         _ user: String, _ install: String, using random: inout SeededRandom
     ) -> DemoDevice {
         let draw = Int.random(in: 0..<100, using: &random)
-        let isAndroid = draw >= 55
+        let gateway: Gateway = draw >= 90 ? .webpush : draw >= 55 ? .fcm : .apns
+        let isApple = gateway == .apns
         let condition: DemoDevice.Condition =
             switch Int.random(in: 0..<100, using: &random) {
             case 0..<4: .dead
-            case 4..<6: isAndroid ? .live : .wrongEnvironment
-            case 6..<8: isAndroid ? .live : .malformed
+            case 4..<6: isApple ? .wrongEnvironment : .live
+            case 6..<8: isApple ? .malformed : .live
             default: .live
             }
-        let digest = SHA256Digest(of: "\(install) \(random.next())").hex
-        var token = isAndroid ? "\(digest.prefix(22)):APA91b\(digest)\(digest)" : digest
-        if condition == .malformed { token = "not-a-token-\(install)" }
-        let isSandbox = !isAndroid && draw >= 45 && condition != .wrongEnvironment
+        let isSandbox = draw >= 45 && condition != .wrongEnvironment
         return DemoDevice(
-            user: user, install: install, gateway: isAndroid ? .fcm : .apns,
-            environment: isAndroid ? .none : isSandbox ? .sandbox : .production, token: token,
-            condition: condition)
+            user: user, install: install, gateway: gateway,
+            environment: isApple ? (isSandbox ? .sandbox : .production) : .none,
+            digest: SHA256Digest(of: "\(install) \(random.next())").hex, condition: condition)
     }
 
     // MARK: - Events

@@ -17,6 +17,9 @@ internal struct GatewayFiles {
     /// A file with that and nothing else.
     var apps: String { "\(folder)/bugle.apps.json" }
 
+    /// The public half of the VAPID key: what browsers subscribe with.
+    let vapidPublicKey: String
+
     /// The one app that the simulated gateways know.
     static let app = "shop"
     /// Its bundle id.
@@ -26,6 +29,7 @@ internal struct GatewayFiles {
 
     private static func authority(_ folder: String) -> String { "\(folder)/ca.pem" }
     private static func key(_ folder: String) -> String { "\(folder)/AuthKey.p8" }
+    private static func vapidKey(_ folder: String) -> String { "\(folder)/vapid.pem" }
     private static func account(_ folder: String) -> String { "\(folder)/service-account.json" }
 
     /// Makes credentials that the simulator knows and writes everything into a folder.
@@ -34,9 +38,13 @@ internal struct GatewayFiles {
         do {
             let signingKey = try simulator.makeAPNsKey()
             let serviceAccount = try simulator.makeServiceAccount(projectID: Self.project)
-            section = Self.section(simulator, signingKey, folder)
+            let vapidKey = try simulator.makeVAPIDKey()
+            vapidPublicKey = vapidKey.publicKey
+            section = Self.section(simulator, signingKey, vapidKey, folder)
             try simulator.writeAuthority(to: "\(folder)/ca.pem")
             try TextFile.write(signingKey.privateKeyPEM, to: Self.key(folder), isSecret: true)
+            try TextFile.write(
+                vapidKey.privateKeyPEM, to: Self.vapidKey(folder), isSecret: true)
             try TextFile.write(serviceAccount.json, to: Self.account(folder), isSecret: true)
             try TextFile.write("{\"apps\":\(section)}\n", to: "\(folder)/bugle.apps.json")
         } catch let failure as Failure {
@@ -47,7 +55,8 @@ internal struct GatewayFiles {
     }
 
     private static func section(
-        _ simulator: Simulator, _ signingKey: SimulatedAPNsKey, _ folder: String
+        _ simulator: Simulator, _ signingKey: SimulatedAPNsKey, _ vapidKey: SimulatedVAPIDKey,
+        _ folder: String
     ) -> String {
         let bytes = ByteWriter()
         var apps = JSONObjectWriter(bytes)
@@ -72,6 +81,20 @@ internal struct GatewayFiles {
         fcm.string("endpoint", simulator.address(of: .fcm))
         fcm.string("ca_file", authority(folder))
         fcm.end()
+        app.name("webpush")
+        var webPush = JSONObjectWriter(bytes)
+        webPush.string("subject", "mailto:ops@example.com")
+        webPush.name("vapid_keys")
+        var keys = JSONObjectWriter(bytes)
+        keys.name("v1")
+        var key = JSONObjectWriter(bytes)
+        key.string("key_file", Self.vapidKey(folder))
+        key.string("public_key", vapidKey.publicKey)
+        key.end()
+        keys.end()
+        webPush.bool("allow_loopback", true)
+        webPush.string("ca_file", authority(folder))
+        webPush.end()
         app.end()
         apps.end()
         return bytes.text
@@ -143,7 +166,8 @@ internal struct StateFolder {
     func remove() {
         guard isTemporary else { return }
         for name in [
-            "ca.pem", "AuthKey.p8", "service-account.json", "bugle.apps.json", "bugle.yaml",
+            "ca.pem", "AuthKey.p8", "service-account.json", "vapid.pem", "bugle.apps.json",
+            "bugle.yaml",
         ] {
             unlink("\(path)/\(name)")
         }

@@ -60,6 +60,7 @@ extension JournalEntry {
         object.string("topic", orNull: topic)
         object.integer("connection", Int64(connection))
         object.integer("stream", Int64(stream))
+        if !body.isEmpty { object.string("body", Base64URL.encode(body)) }
         object.end()
     }
 }

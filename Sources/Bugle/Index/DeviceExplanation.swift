@@ -82,6 +82,7 @@ extension Configuration.App {
         var gateways: Set<Gateway> = []
         if apns != nil { gateways.insert(.apns) }
         if fcm != nil { gateways.insert(.fcm) }
+        if webPush != nil { gateways.insert(.webpush) }
         return gateways
     }
 }

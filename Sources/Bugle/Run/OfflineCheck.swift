@@ -74,7 +74,10 @@ internal struct OfflineCheck {
         } catch {
             return [.error("\(error)")]
         }
-        for (gateway, file) in [("apns", app.apns?.caFile), ("fcm", app.fcm?.caFile)] {
+        let authorities = [
+            ("apns", app.apns?.caFile), ("fcm", app.fcm?.caFile), ("webpush", app.webPush?.caFile),
+        ]
+        for (gateway, file) in authorities {
             guard let file else { continue }
             do throws(TLSError) {
                 _ = try TLSContext.client(caFile: file, alpn: ["h2"])
@@ -82,12 +85,31 @@ internal struct OfflineCheck {
                 return [.error("apps.\(app.name).\(gateway).ca_file: \(error)")]
             }
         }
-        let gateways = [app.apns == nil ? nil : "APNs", app.fcm == nil ? nil : "FCM"]
-        return [
-            .ok(
-                "app \(app.name): credentials for \(gateways.compactMap(\.self).joined(separator: ", "))"
-            )
+        let gateways = [
+            app.apns.map { _ in "APNs" }, app.fcm.map { _ in "FCM" },
+            app.webPush.map { "web push (\($0.keys.map(\.id).joined(separator: ", ")))" },
         ]
+        let names = gateways.compactMap(\.self).joined(separator: ", ")
+        return [.ok("app \(app.name): credentials for \(names)")] + dangers(app)
+    }
+
+    /// What only tests should be set to.
+    private func dangers(_ app: Configuration.App) -> [Finding] {
+        guard let webPush = app.webPush else { return [] }
+        var findings: [Finding] = []
+        if webPush.allowLoopback {
+            findings.append(
+                .warning(
+                    "apps.\(app.name).webpush.allow_loopback: endpoints, which clients choose, may "
+                        + "lead to this machine; for tests only"))
+        }
+        if webPush.allowedHosts?.contains("*") == true {
+            findings.append(
+                .warning(
+                    "apps.\(app.name).webpush.allowed_hosts: every public host is sent to that a "
+                        + "client names; name the push services instead"))
+        }
+        return findings
     }
 
     /// Tokens are signed with the time: a clock that is years off is worth a word even offline.
@@ -114,6 +136,8 @@ internal struct OfflineCheck {
                 + "token only",
             "retries: APNs 500, 503 at least \(wait(APNsLimits.serverErrorWait))",
             "retries: FCM 5xx or no answer at least \(wait(FCMLimits.failureWaitMin))",
+            "retries: web push 429 Retry-After, without one \(wait(WebPushLimits.throttledWait))",
+            "retries: web push 5xx Retry-After, without one \(wait(WebPushLimits.failureWait))",
             "retries: FCM 429 Retry-After, without one \(wait(FCMLimits.quotaWait))",
         ].map { .note($0) }
     }

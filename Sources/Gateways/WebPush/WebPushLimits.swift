@@ -24,6 +24,11 @@ public enum WebPushLimits {
     /// Subscriptions that are kept decoded, on each lane: those used last, twice this many at most.
     public static let subscriptionsKept = 8192
 
+    /// Push services that one app has connections to, on each lane.
+    public static let servicesMax = 64
+    /// How long a push service without a request is remembered.
+    public static let serviceIdle = TimeSpan.minutes(10)
+
     /// A subscription that is younger may answer 410 although it lives.
     public static let youngSubscription = TimeSpan.seconds(60)
     /// How long such a one is given before it is asked again.

@@ -64,6 +64,12 @@ public final class WebPushRenderer {
         return .request(notes)
     }
 
+    /// Puts the payload itself in the place of the encrypted one: for people who want to see it.
+    public func showPayload(_ content: borrowing PushContent, in request: OutboundRequest) {
+        request.body.removeAll()
+        request.body.append(writePayload(content))
+    }
+
     private func writeHead(
         _ content: borrowing PushContent, _ endpoint: WebPushEndpoint, _ override: WebPushOverride?,
         _ authorization: VAPIDToken, _ notes: inout RenderingNotes, _ request: OutboundRequest

@@ -10,6 +10,7 @@ public final class GatewayFacts: Sendable {
     private struct State: Sendable {
         var apns = APNsFacts()
         var fcm = FCMFacts()
+        var subscriptions: [String: WebPushSubscription] = [:]
         var unknownTokens: UnknownTokenPolicy
         var unknownCredentials: UnknownCredentialPolicy
     }
@@ -148,5 +149,22 @@ extension GatewayFacts {
             state.fcm.projects[projectID] = project
             return hasRoom
         }
+    }
+}
+
+// Web push.
+extension GatewayFacts {
+    /// Registers a subscription by its id, the last part of its endpoint. With the browser's keys
+    /// the journal names the messages that it gets; with a VAPID key every other one is refused.
+    public func setSubscription(
+        _ id: String, keys: SubscriberKeys? = nil, vapidKey: String? = nil,
+        _ subscriptionState: SubscriptionState = .live
+    ) {
+        let fact = WebPushSubscription(keys: keys, vapidKey: vapidKey, state: subscriptionState)
+        state.withLock { $0.subscriptions[id] = fact }
+    }
+
+    func subscription(_ id: String) -> (WebPushSubscription?, UnknownTokenPolicy) {
+        state.withLock { ($0.subscriptions[id], $0.unknownTokens) }
     }
 }

@@ -14,19 +14,20 @@ public enum RequestFate: Sendable, Hashable {
 public struct JournalEntry: Sendable {
     /// The service that received it.
     public let service: SimulatedService
-    /// The device or registration token, topic or condition it was for; empty for token requests.
+    /// The device or registration token, topic or condition it was for, or the last part of a
+    /// subscription's endpoint; empty for token requests.
     public let token: String
     /// The sender's message id from the payload's `bugle` block.
     public let messageID: String?
     /// The `apns-id`.
     public let apnsID: String?
-    /// The `apns-collapse-id` or FCM's `collapse_key`.
+    /// The `apns-collapse-id`, FCM's `collapse_key` or web push's `topic`.
     public let collapseID: String?
-    /// `apns-priority`, or FCM's Android priority.
+    /// `apns-priority`, FCM's Android priority or web push's `urgency`.
     public let priority: String?
-    /// `apns-expiration`, or FCM's Android `ttl`.
+    /// `apns-expiration`, FCM's Android `ttl` or web push's `ttl`.
     public let expiration: String?
-    /// The `apns-topic`, or the FCM project.
+    /// The `apns-topic`, the FCM project or the push service's host.
     public let topic: String?
     /// The first half of the SHA-256 of the `authorization` value, in hex.
     public let authorization: String

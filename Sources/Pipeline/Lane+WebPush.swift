@@ -1,0 +1,125 @@
+// The way of a web push through a lane, where it differs: the endpoint decides the bulkhead, and
+// the message is encrypted for the subscription.
+
+internal import Base
+internal import EventLoop
+internal import Gateways
+internal import HTTP2
+internal import TokenIndex
+
+extension Lane {
+    /// Chooses the push service of a target and sends it there.
+    func startWebPush(
+        _ target: TargetInFlight, of event: EventInFlight, _ envelope: EventEnvelope, _ app: LaneApp
+    ) {
+        guard let services = app.webPush, let address = target.address else { return }
+        let subscription: WebPushSubscription
+        do throws(WebPushSubscriptionError) {
+            subscription = try services.sender.subscription(of: address)
+        } catch {
+            return settle(target, refusal(of: error))
+        }
+        let endpoint = subscription.endpoint
+        guard let bulkhead = services.known(endpoint) ?? open(endpoint, services, app) else {
+            return postponeUntried(
+                target,
+                otherwise: Settlement(
+                    outcome: .failed, reason: .noRoom,
+                    detail: "connections to \(WebPushLimits.servicesMax) push services are open"))
+        }
+        target.bulkhead = bulkhead
+        send(target, of: event, envelope, bulkhead)
+    }
+
+    /// The bulkhead of a push service that was not used lately; idle ones make room for it.
+    private func open(
+        _ endpoint: WebPushEndpoint, _ services: WebPushServices, _ app: LaneApp
+    ) -> Bulkhead? {
+        if let bulkhead = services.add(endpoint) { return keep(bulkhead, app) }
+        drop(services.takeIdle(for: .seconds(10), at: loop.now), of: app)
+        return services.add(endpoint).map { keep($0, app) }
+    }
+
+    private func keep(_ bulkhead: Bulkhead, _ app: LaneApp) -> Bulkhead {
+        app.add(bulkhead)
+        pools.append(bulkhead.pace)
+        bulkhead.pool.delegate = self
+        // A new pool counts as used: it must live until its first request.
+        bulkhead.pace.used(at: loop.now)
+        return bulkhead
+    }
+
+    private func drop(_ bulkheads: [Bulkhead], of app: LaneApp) {
+        for bulkhead in bulkheads {
+            app.remove(bulkhead)
+            pools.removeAll { $0 === bulkhead.pace }
+            bulkhead.pool.close()
+            bulkhead.pool.delegate = nil
+        }
+    }
+
+    /// Forgets push services that nobody subscribes at any more.
+    func dropIdleServices() {
+        for app in apps {
+            guard let services = app.webPush else { continue }
+            drop(services.takeIdle(for: WebPushLimits.serviceIdle, at: loop.now), of: app)
+        }
+    }
+
+    /// Builds the request of a target.
+    func renderWebPush(
+        _ content: PushContent, to target: TargetInFlight, at address: DeviceAddress,
+        with sender: WebPushSender, into request: OutboundRequest
+    ) -> RenderedTarget {
+        let subscription: WebPushSubscription
+        do throws(WebPushSubscriptionError) {
+            subscription = try sender.subscription(of: address)
+        } catch {
+            return .settled(refusal(of: error))
+        }
+        let token: VAPIDToken
+        do throws(VAPIDFault) {
+            token = try sender.credential.token(
+                for: subscription.endpoint, keyID: address.vapidKeyID, at: loop.now,
+                wall: loop.wall)
+        } catch {
+            return .settled(credentialFault(error))
+        }
+        target.credentialGeneration = token.generation
+        target.credentialBorn = token.mintedAt
+        let rendering = sender.renderer.render(
+            content, to: subscription, authorization: token, into: request)
+        if case .request = rendering { sender.built(keyID: address.vapidKeyID) }
+        return rendered(rendering, target, request)
+    }
+
+    /// What becomes of a target whose subscription cannot be sent to. Nobody but a new registration
+    /// can mend one that no push service has issued; where the app may send is the operator's word,
+    /// which may change, and so the subscription stays.
+    private func refusal(of error: WebPushSubscriptionError) -> Settlement {
+        switch error {
+        case .endpoint(.malformed(let detail)):
+            Settlement(
+                outcome: .tokenInvalid, reason: .malformedToken, detail: detail,
+                tokenAction: .invalidate(asOf: loop.wall))
+        case .keys(let detail):
+            Settlement(
+                outcome: .tokenInvalid, reason: .malformedKeys, detail: detail,
+                tokenAction: .invalidate(asOf: loop.wall))
+        case .endpoint(.forbidden(let detail)):
+            Settlement(outcome: .rejected, reason: .endpointForbidden, detail: detail)
+        }
+    }
+
+    private func credentialFault(_ fault: VAPIDFault) -> Settlement {
+        switch fault {
+        case .unknownKey(let id):
+            Settlement(
+                outcome: .credentialError, reason: .vapidKeyUnknown,
+                detail: "the registration names the VAPID key \(id), which is not configured")
+        case .signing(let error):
+            Settlement(
+                outcome: .credentialError, reason: .credentialUnavailable, detail: "\(error)")
+        }
+    }
+}

@@ -1,0 +1,107 @@
+// Web push as one lane sends it. An app's subscriptions lead to many hosts, which clients chose:
+// each push service is a bulkhead of its own, made when the first subscription leads there and
+// dropped when none has for a while. One that is down or slow has its own connections, budget and
+// breaker, so that it takes nothing from the others.
+
+internal import Base
+internal import Crypto
+internal import Gateways
+internal import HTTP2
+internal import Telemetry
+internal import TokenIndex
+
+/// Builds the web pushes of one app on one lane. Loop-confined.
+internal final class WebPushSender {
+    let renderer: WebPushRenderer
+    let credential: WebPushCredential
+    private let subscriptions: WebPushSubscriptions
+    /// Pushes by the key that signed for them, in the order of `credential.keyIDs`: what is left
+    /// on an old key shows when it may go.
+    private let pushes: [Counter]
+
+    init(
+        _ webPush: PushApp.WebPush, app: String, _ registry: MetricsRegistry
+    ) throws(OpenSSLError) {
+        renderer = try WebPushRenderer(webPush.settings)
+        credential = webPush.credential
+        subscriptions = WebPushSubscriptions(hosts: webPush.hosts)
+        pushes = credential.keyIDs.map { id in
+            registry.counter(
+                "bugle_webpush_built_total", help: "Web pushes built, by VAPID key.",
+                labels: [("app", app), ("vapid_key", id)])
+        }
+    }
+
+    /// The subscription behind an address, decoded.
+    func subscription(
+        of address: DeviceAddress
+    ) throws(WebPushSubscriptionError) -> WebPushSubscription {
+        let name = address.withTokenHash { hash in
+            UUIDBytes(
+                high: hash.loadUnaligned(as: UInt64.self),
+                low: hash.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+        }
+        return try subscriptions.subscription(
+            named: name, endpoint: address.withToken { Array($0) }, p256dh: address.p256dh,
+            auth: address.auth)
+    }
+
+    /// Counts a push that was built.
+    func built(keyID: String?) {
+        let index = keyID.flatMap { credential.keyIDs.firstIndex(of: $0) } ?? 0
+        pushes[index].add(1)
+    }
+}
+
+/// The push services that an app's subscriptions lead to. Loop-confined.
+internal final class WebPushServices {
+    let sender: WebPushSender
+    /// Makes the bulkhead of a push service.
+    private let make: (Origin, Bulkhead.PushService) -> Bulkhead
+    private var services: [Origin: Bulkhead] = [:]
+    private let observer: PoolObserver
+
+    init(
+        _ sender: WebPushSender, observer: PoolObserver,
+        make: @escaping (Origin, Bulkhead.PushService) -> Bulkhead
+    ) {
+        self.sender = sender
+        self.observer = observer
+        self.make = make
+    }
+
+    /// The bulkhead of the service at an endpoint, if it was used lately.
+    func known(_ endpoint: WebPushEndpoint) -> Bulkhead? {
+        services[Origin(host: endpoint.host, port: endpoint.port)]
+    }
+
+    /// The bulkhead of a service by its origin, if it was used lately.
+    func known(origin: String) -> Bulkhead? {
+        services.values.first { $0.service?.origin == origin }
+    }
+
+    /// Makes the bulkhead of the service at an endpoint; nil when there are as many as may be.
+    func add(_ endpoint: WebPushEndpoint) -> Bulkhead? {
+        guard services.count < WebPushLimits.servicesMax else { return nil }
+        let origin = Origin(host: endpoint.host, port: endpoint.port)
+        let bulkhead = make(
+            origin, Bulkhead.PushService(origin: endpoint.origin, family: endpoint.service))
+        services[origin] = bulkhead
+        observer.add(bulkhead.pool)
+        return bulkhead
+    }
+
+    /// Takes out the services that had no request for so long and have nothing to do.
+    func takeIdle(for span: TimeSpan, at now: MonotonicTime) -> [Bulkhead] {
+        let idle = services.filter { _, bulkhead in
+            now - bulkhead.pace.lastUse > span && bulkhead.budget.inFlight == 0
+                && bulkhead.waiting.isEmpty && bulkhead.answersUncounted == 0
+        }
+        for (origin, bulkhead) in idle {
+            services[origin] = nil
+            if !bulkhead.breaker.isClosed { bulkhead.metrics.breakerClosed() }
+            observer.remove(bulkhead.pool)
+        }
+        return Array(idle.values)
+    }
+}

@@ -202,8 +202,9 @@ public final class Dispatcher: Sendable {
     public var failure: String? { committer.failure?.description }
 
     /// Routes what is read from now on by another table; what is in flight keeps its route.
-    public func replaceRoutes(_ routes: RouteTable) {
-        for lane in lanes { lane.replace(routes) }
+    /// Results name their configuration by `configurationHash`.
+    public func replaceRoutes(_ routes: RouteTable, configurationHash: String) {
+        for lane in lanes { lane.replace(routes, configurationHash: configurationHash) }
     }
 
     /// How many partitions are assigned to this process.

@@ -14,7 +14,9 @@ internal final class AssignedPartition {
     let queue: PartitionQueue
     let eventClass: EventClass
     /// What the results of all its events have in common.
-    let resultMembers: ByteWriter
+    @exclusivity(unchecked) private(set) var resultMembers: ByteWriter
+    /// Names the configuration in force.
+    private var configurationHash: String
     /// By which road its events come.
     let road: Road
     /// The event at its head that is not due, or that its gateway does not take; nothing is read
@@ -40,7 +42,10 @@ internal final class AssignedPartition {
     /// Told once when the last open event is complete.
     @exclusivity(unchecked) var whenDrained: (() -> Void)?
 
-    init(_ assignment: PartitionAssignment, eventClass: EventClass, _ settings: LaneSettings) {
+    init(
+        _ assignment: PartitionAssignment, eventClass: EventClass, configurationHash: String,
+        _ settings: LaneSettings
+    ) {
         self.assignment = assignment
         self.queue = assignment.queue
         self.eventClass = eventClass
@@ -48,10 +53,26 @@ internal final class AssignedPartition {
         startOffset = assignment.startOffset ?? 0
         self.settings = settings
         road = settings.waitingTopics.roads[assignment.place.topic] ?? .events
-        resultMembers = ResultRecord.partitionMembers(
-            topic: assignment.place.topic, partition: assignment.place.partition,
-            eventClass: eventClass, configurationHash: settings.configurationHash,
-            replica: settings.replica)
+        self.configurationHash = configurationHash
+        resultMembers = Self.members(
+            of: assignment.place.topic, assignment, eventClass, configurationHash, settings)
+    }
+
+    /// Results that are written from now on name another configuration.
+    func use(configurationHash hash: String) {
+        configurationHash = hash
+        resultMembers = Self.members(
+            of: assignment.place.topic, assignment, eventClass, hash, settings)
+        otherMembers = [:]
+    }
+
+    private static func members(
+        of topic: String, _ assignment: PartitionAssignment, _ eventClass: EventClass,
+        _ configurationHash: String, _ settings: LaneSettings
+    ) -> ByteWriter {
+        ResultRecord.partitionMembers(
+            topic: topic, partition: assignment.place.partition, eventClass: eventClass,
+            configurationHash: configurationHash, replica: settings.replica)
     }
 
     /// Whether an earlier owner finished the event at `offset`. Call it for rising offsets.
@@ -66,10 +87,9 @@ internal final class AssignedPartition {
     func resultMembers(of topic: String) -> ByteWriter {
         if road == .events { return resultMembers }
         if let members = otherMembers[topic] { return members }
-        let members = ResultRecord.partitionMembers(
-            topic: topic, partition: assignment.place.partition,
-            eventClass: settings.classes[topic] ?? .transactional,
-            configurationHash: settings.configurationHash, replica: settings.replica)
+        let members = Self.members(
+            of: topic, assignment, settings.classes[topic] ?? .transactional, configurationHash,
+            settings)
         // Topics are few; a stranger's records must not make them many.
         if otherMembers.count < 64 { otherMembers[topic] = members }
         return members

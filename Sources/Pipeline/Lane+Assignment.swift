@@ -8,7 +8,8 @@ extension Lane {
     /// A partition is this lane's from now on.
     func assign(_ assignment: PartitionAssignment) {
         let eventClass = settings.classes[assignment.place.topic] ?? .transactional
-        let partition = AssignedPartition(assignment, eventClass: eventClass, settings)
+        let partition = AssignedPartition(
+            assignment, eventClass: eventClass, configurationHash: configurationHash, settings)
         partitions.append(partition)
         assignment.queue.enableWakeUps(wakeUp.fd)
         mayHaveRecords = true

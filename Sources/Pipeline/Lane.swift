@@ -50,7 +50,9 @@ internal final class Lane {
     @exclusivity(unchecked) var awaitingToken: [TargetInFlight] = []
 
     /// The routes for events that are read from now on.
-    var routes: RouteTable
+    private(set) var routes: RouteTable
+    /// Names the configuration that the routes are of.
+    private(set) var configurationHash: String
     let contents = ContentMaker()
     /// What events without content of their own show; nil makes them dead letters.
     let defaultNotification: DefaultNotification?
@@ -91,6 +93,7 @@ internal final class Lane {
         poolObservers = parts.poolObservers
         outbox = parts.committer.makeBatch()
         routes = parts.settings.routes
+        configurationHash = parts.settings.configurationHash
         defaultNotification = parts.settings.defaultTitle.flatMap {
             DefaultNotification(title: $0, body: parts.settings.defaultBody)
         }
@@ -100,6 +103,16 @@ internal final class Lane {
         for pace in pools { pace.pool.delegate = self }
         for tokens in accessTokens { tokens.onChange = { [unowned self] in resumeAwaitingToken() } }
         loop.schedule(readTimer, at: loop.now)
+    }
+
+    /// Takes the routes of a newer configuration. What is in flight keeps its own; its results name
+    /// the configuration that is in force when they are written.
+    func replace(_ routes: RouteTable, configurationHash: String) {
+        self.routes = routes
+        self.configurationHash = configurationHash
+        for partition in partitions + departing {
+            partition.use(configurationHash: configurationHash)
+        }
     }
 
     /// The app of a name, or the only one when there is no name.

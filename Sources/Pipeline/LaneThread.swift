@@ -60,10 +60,10 @@ internal final class LaneThread: @unchecked Sendable {
 
     /// Routes what is read from now on by another table; what is in flight keeps its route.
     /// Done when it returns, unless the lane has not turned for long.
-    func replace(_ routes: RouteTable) {
+    func replace(_ routes: RouteTable, configurationHash: String) {
         let replaced = Semaphore()
         submit { lane in
-            lane.routes = routes
+            lane.replace(routes, configurationHash: configurationHash)
             replaced.signal()
         }
         _ = replaced.wait(upTo: .seconds(2))

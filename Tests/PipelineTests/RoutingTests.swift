@@ -139,6 +139,8 @@ func routes(_ text: String) throws -> RouteTable {
         #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
         #expect(gateway.seen.map { $0.body.contains(#""title":"old""#) } == [true, false])
         #expect(gateway.seen.map { $0.body.contains(#""title":"new""#) } == [false, true])
+        // Both results were written when the new configuration was in force.
+        #expect(results.map { $0.text("config_hash") } == ["changed", "changed"])
     }
 
     @Test func `a body that is too long for the gateway is cut between characters`() throws {

@@ -146,7 +146,9 @@ final class World {
             log: Log(level: .debug, format: .json, sink: log))
     }
 
-    func replaceRoutes(_ routes: RouteTable) { dispatcher?.replaceRoutes(routes) }
+    func replaceRoutes(_ routes: RouteTable, hash: String = "changed") {
+        dispatcher?.replaceRoutes(routes, configurationHash: hash)
+    }
 
     /// Stops as SIGTERM does; true when everything was finished in time.
     func stop() -> Bool {

@@ -67,7 +67,9 @@ internal final class PushService: Sendable {
     func latencies() -> LatencyHistogram { dispatcher?.latencies() ?? LatencyHistogram() }
 
     /// Routes what is read from now on by another table.
-    func replaceRoutes(_ routes: RouteTable) { dispatcher?.replaceRoutes(routes) }
+    func replaceRoutes(_ routes: RouteTable, configurationHash: String) {
+        dispatcher?.replaceRoutes(routes, configurationHash: configurationHash)
+    }
 
     /// Drains and stops; false when something was left open at the deadline.
     func stop(deadline: MonotonicTime) -> Bool {

@@ -10,14 +10,14 @@ internal import Telemetry
 internal final class RouteReload {
     private let path: String
     private let log: Log
-    private let replace: (RouteTable) -> Void
+    private let replace: (RouteTable, _ configurationHash: String) -> Void
     private var seen: FileState?
     private var hash: String
 
     /// Watches the file that `configuration` was loaded from.
     init(
         path: String, _ configuration: Configuration, log: Log,
-        replace: @escaping (RouteTable) -> Void
+        replace: @escaping (RouteTable, _ configurationHash: String) -> Void
     ) {
         self.path = path
         self.log = log
@@ -40,7 +40,7 @@ internal final class RouteReload {
         do throws(Failure) {
             let configuration = try ConfigurationFile.load(path: path)
             let routes = try ConfigurationFile.routes(of: configuration)
-            replace(routes)
+            replace(routes, configuration.shortHash)
             log.info(
                 configuration.shortHash == hash
                     ? "routes reloaded; the file is the same"

@@ -20,7 +20,7 @@ internal struct FieldPath: Sendable, Hashable {
     enum Root: String, CaseIterable {
         case payload, labels, id, type
         case userID = "user_id"
-        case app, source, time, unread, cursor
+        case app, source, time, unread, cursor, count
     }
 
     /// A step down: a member by its name, or an element by its number.
@@ -116,6 +116,7 @@ internal struct FieldPath: Sendable, Hashable {
         case .source: event.source.isEmpty ? .missing : .text(event.source)
         case .time: .time(event.time)
         case .unread: event.unread.map { .integer($0) } ?? .missing
+        case .count: .integer(event.count)
         case .cursor:
             event.cursor.map { cursor in
                 steps[0].name.first == 0x6C ? .text(cursor.log) : .integer(cursor.seq)

@@ -40,6 +40,8 @@ extension Route {
             if !explicit.overrides("title") { try texts.title?.check(event) }
             if !explicit.overrides("subtitle") { try texts.subtitle?.check(event) }
             if !explicit.overrides("body") { try texts.body?.check(event) }
+            // What a summary needs is found missing now, not when a burst is over.
+            for text in coalescing?.summary.all ?? [] { try text.check(event) }
             try checkBadge(event, explicit)
             if !explicit.overrides("actions") {
                 for action in actions {
@@ -194,7 +196,8 @@ extension Route {
         _ page: inout Page, _ explicit: ExplicitContent, _ abilities: Configuration.App.Abilities,
         into object: inout JSONObjectWriter
     ) throws(TemplateError) {
-        let shown = try page.write(texts, explicit, into: &object)
+        let shown = try page.write(
+            page.event.count > 1 ? burstTexts : texts, explicit, into: &object)
         let bringsText = explicit.overrides("title") || explicit.overrides("body")
         guard shown || bringsText else {
             throw TemplateError("notification", "has neither a title nor a body for this reader")

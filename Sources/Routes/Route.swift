@@ -39,6 +39,28 @@ public final class Route: Sendable {
         var body: LocalizedText?
 
         var all: [LocalizedText] { [title, subtitle, body].compactMap { $0 } }
+
+        /// The same with the texts that another set has.
+        func replaced(by other: Texts?) -> Texts {
+            Texts(
+                title: other?.title ?? title, subtitle: other?.subtitle ?? subtitle,
+                body: other?.body ?? body)
+        }
+    }
+
+    /// How a burst of events becomes one push or two.
+    public struct Coalescing: Sendable {
+        /// From the first event of a burst to the push that stands for the others.
+        public let window: TimeSpan
+        /// Whether the first event is sent at once; otherwise it waits for the others.
+        public let sendsFirst: Bool
+        /// What is shown instead of the route's texts when several events are told of.
+        internal let summary: Texts
+    }
+
+    /// What becomes of the first event of a burst.
+    internal enum First: String, CaseIterable {
+        case send, hold
     }
 
     /// Overrides by gateway.
@@ -73,6 +95,8 @@ public final class Route: Sendable {
     public let takesBadgeFromUnread: Bool
     /// Whether a notification that is too large may get a shorter body.
     public let shrinksBody: Bool
+    /// How bursts become one push; nil when every event is one.
+    public let coalescing: Coalescing?
 
     /// The apps it is for; nil for all.
     internal let apps: Set<String>?
@@ -85,6 +109,8 @@ public final class Route: Sendable {
     internal let collapse: Template?
     internal let languages: Languages
     internal let texts: Texts
+    /// What is shown when several events are told of.
+    internal let burstTexts: Texts
     /// What is shown where something has to be.
     internal let fallback: Texts
     internal let image: Template?
@@ -122,6 +148,8 @@ public final class Route: Sendable {
             takesBadgeFromUnread = false
         }
         shrinksBody = settings.shrinksBody
+        coalescing = settings.coalescing
+        burstTexts = settings.texts.replaced(by: settings.coalescing?.summary)
         apps = settings.apps
         eventClass = settings.eventClass
         conditions = settings.conditions
@@ -191,6 +219,7 @@ internal struct RouteSettings {
     var androidDisplay = Route.AndroidDisplay.system
     var fcmCollapseKey: String?
     var shrinksBody = true
+    var coalescing: Route.Coalescing?
     var apps: Set<String>?
     var eventClass: EventClass?
     var conditions: [Condition] = []
@@ -215,6 +244,6 @@ internal struct RouteSettings {
 
     /// Everything that people read.
     var localizedTexts: [LocalizedText] {
-        texts.all + fallback.all + actions.map(\.title)
+        texts.all + (coalescing?.summary.all ?? []) + fallback.all + actions.map(\.title)
     }
 }

@@ -21,6 +21,8 @@ public struct RouteEvent {
     public var unread: Int64?
     /// The log of the event's cursor, and the position in it.
     public var cursor: (log: String, seq: Int64)?
+    /// How many events of a burst it speaks for, itself included; 1 for an event by itself.
+    public var count: Int64 = 1
     /// The event's labels.
     public var labels: JSONValue?
     /// The business data.

@@ -42,6 +42,9 @@ extension RouteTable {
         if route.kind == .alert, route.ttl == nil {
             add("an alert without ttl is shown up to a day late; say how long it is worth showing")
         }
+        if let window = route.coalescing?.window, let ttl = route.ttl, window >= ttl {
+            add("coalesce.window is not shorter than ttl; windows will end early")
+        }
         if route.eventClass == .marketing, route.preference == nil {
             add("marketing without preference: nobody can opt out of it")
         }
@@ -102,7 +105,8 @@ extension Route {
     /// what is in it.
     fileprivate var clearPaths: Set<FieldPath> {
         let templates =
-            (texts.all + fallback.all + actions.map(\.title)).flatMap(\.templates)
+            (texts.all + burstTexts.all + fallback.all + actions.map(\.title))
+            .flatMap(\.templates)
             + [image, link, thread].compactMap { $0 } + actions.compactMap(\.link)
         let json = (overrides.all + [data].compactMap { $0 }).flatMap(\.references)
         return Set((templates.flatMap(\.references) + json).map(\.path))

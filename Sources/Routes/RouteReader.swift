@@ -30,7 +30,8 @@ internal struct RouteReader {
         route.image = section.address("image")
         route.link = section.address("link")
         route.actions = actions()
-        route.fallback = fallback()
+        route.fallback = sectionTexts("fallback", [("title", \.title), ("body", \.body)])
+        route.coalescing = coalescing()
         readAppearance(&route)
         readData(&route)
         section.finish()
@@ -146,19 +147,48 @@ internal struct RouteReader {
         return LocalizedText(forms: [own] + others)
     }
 
-    private mutating func fallback() -> Route.Texts {
-        var own = section.section("fallback")
-        var others = translations.indices.map { translations[$0].section.section("fallback") }
+    /// The texts of a section of the route, which its translations have too.
+    private mutating func sectionTexts(
+        _ name: String, _ keys: [(String, WritableKeyPath<Route.Texts, LocalizedText?>)]
+    ) -> Route.Texts {
+        var own = section.section(name)
+        return sectionTexts(name, &own, keys)
+    }
+
+    private mutating func sectionTexts(
+        _ name: String, _ own: inout ConfigurationSection,
+        _ keys: [(String, WritableKeyPath<Route.Texts, LocalizedText?>)]
+    ) -> Route.Texts {
+        var others = translations.indices.map { translations[$0].section.section(name) }
         var texts = Route.Texts()
-        for (key, place) in [("title", \Route.Texts.title), ("body", \.body)] {
+        for (key, place) in keys {
             let form = own.form(key)
             let forms = others.indices.map { others[$0].form(key) }
-            texts[keyPath: place] = localized(form, forms, "fallback.\(key)")
+            texts[keyPath: place] = localized(form, forms, "\(name).\(key)")
         }
         own.finish()
         for other in others { other.finish() }
         return texts
     }
+
+    private mutating func coalescing() -> Route.Coalescing? {
+        let isWanted = section.has("coalesce")
+        var own = section.section("coalesce")
+        let window = own.span(
+            "window", default: .seconds(10), in: Self.windowMin...Self.windowMax)
+        let first: Route.First = own.choice("first", default: .send)
+        var summary = own.section("summary")
+        let texts = sectionTexts(
+            "summary", &summary,
+            [("title", \.title), ("subtitle", \.subtitle), ("body", \.body)])
+        own.finish()
+        guard isWanted else { return nil }
+        return Route.Coalescing(window: window, sendsFirst: first == .send, summary: texts)
+    }
+
+    /// A shorter window gathers nothing, a longer one would outlive what its pushes are worth.
+    private static let windowMin = TimeSpan.milliseconds(100)
+    private static let windowMax = TimeSpan.hours(24)
 
     private mutating func actions() -> [Route.Action] {
         guard let node = section.node("actions") else { return [] }
@@ -222,6 +252,7 @@ internal struct RouteReader {
             }
             refuseAppearance()
         }
+        checkCoalescing(route)
         if let data = route.data, case .object = data {
         } else if route.data != nil {
             report("data", "expected a mapping")
@@ -233,6 +264,18 @@ internal struct RouteReader {
             guard let override else { continue }
             if case .object = override { continue }
             report(key, "expected a mapping")
+        }
+    }
+
+    private func checkCoalescing(_ route: RouteSettings) {
+        guard let coalescing = route.coalescing else { return }
+        if route.kind == .call {
+            report("coalesce", "a call is never held back and never replaces another one")
+        } else if route.kind != .hint, route.collapse == nil {
+            report("coalesce", "needs collapse: a burst is what has the same collapse key")
+        }
+        if route.kind != .alert, !coalescing.summary.all.isEmpty {
+            report("coalesce", "summary: only an alert is shown")
         }
     }
 

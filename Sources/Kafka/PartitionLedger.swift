@@ -59,6 +59,14 @@ public struct PartitionLedger: ~Copyable {
     /// commit.
     public var hasRoom: Bool { span < Limits.offsetWindow || count < Limits.offsetWindowEvents }
 
+    /// Whether three quarters of that room are taken.
+    public var isCrowded: Bool {
+        span * 4 >= Limits.offsetWindow * 3 && count * 4 >= Limits.offsetWindowEvents * 3
+    }
+
+    /// The offset half way between the oldest open one and the newest.
+    public var middle: Int64 { highestBegun - span / 2 }
+
     /// Notes that work on `offset` started. False when the offset is not above all begun before:
     /// such a record was seen already and must not be worked on again.
     public mutating func begin(_ offset: Int64) -> Bool {

@@ -36,10 +36,11 @@ extension Lane {
         var idle = 0
         var isHeldBack = false
         while budget > 0, idle < partitions.count {
-            guard hasRoom else { return rereadSoon() }
+            guard hasRoom, windows.hasRoom else { return rereadSoon() }
             nextPartition = (nextPartition + 1) % partitions.count
             let partition = partitions[nextPartition]
             // One event that takes long must not let the others run ahead without end.
+            if partition.heldEvents > 0, partition.ledger.isCrowded { relieve(partition) }
             isHeldBack = isHeldBack || !partition.ledger.hasRoom
             let mayRead = partition.isReading && partition.ledger.hasRoom
             let count = mayRead ? read(partition, atMost: min(budget, 32)) : 0
@@ -112,6 +113,10 @@ extension Lane {
     ) throws(Refusal) {
         let reentry = try Reentry(input, parser: headerParser)
         event.reentry = reentry
+        event.windowUntil = reentry.windowUntil
+        event.burst = reentry.burstCount.map {
+            Burst(count: $0, foldedCount: reentry.foldedCount, names: reentry.foldedNames)
+        }
         if case .retry(let tier) = road {
             event.dueAt = input.timestamp + settings.tiers.delay(of: tier)
         }

@@ -45,6 +45,8 @@ public struct DispatcherSettings: Sendable {
     public var targetsInFlight = 4000
     /// Bytes of records in flight in the whole process.
     public var recordBytes = 64 << 20
+    /// Bytes of events that wait in windows, in the whole process: some 100,000 windows and more.
+    public var windowBytes = 128 << 20
     /// Larger events become dead letters, in bytes.
     public var eventBytes = 256 << 10
     /// How often and how long a target is tried in place.
@@ -306,6 +308,7 @@ extension LaneSettings {
             eventsInFlight: max(settings.eventsInFlight / settings.lanes, 1),
             targetsInFlight: max(settings.targetsInFlight / settings.lanes, 1),
             recordBytes: max(settings.recordBytes / settings.lanes, settings.eventBytes),
+            windowBytes: max(settings.windowBytes / settings.lanes, 4 * settings.eventBytes),
             partitionCounts: counts,
             classes: Dictionary(
                 settings.eventTopics.map { ($0.name, $0.eventClass) },
@@ -314,6 +317,7 @@ extension LaneSettings {
             defaultBody: settings.defaultNotification?.body, resultsTopic: results,
             invalidationsTopic: invalidations, deadLettersTopic: deadLetters,
             waitingTopics: waitingTopics, tiers: RetryTiers(divisor: settings.retryDivisor),
+            windowSpans: WindowSpans(divisor: settings.retryDivisor),
             deadLettersKeepPartition: (counts[settings.deadLettersTopic] ?? 0) >= most,
             group: settings.group.groupID, configurationHash: settings.configurationHash,
             replica: settings.replica, gatewayPreference: settings.gatewayPreference,

@@ -34,7 +34,8 @@ internal final class EventEnvelope {
     var collapseKey: String?
     /// Completed by routing.
     var content: EventContent
-    let cursor: EventCursor?
+    /// The event's, or the furthest one of those folded into it.
+    var cursor: EventCursor?
     /// The user's unread total, which becomes the badge.
     var unread: Int64?
     let only: AddressFilter?

@@ -35,6 +35,8 @@ internal final class AssignedPartition {
     var commitPoint: Int64? { ledger.floor ?? assignment.startOffset }
     /// Events read and not completed.
     @exclusivity(unchecked) var openEvents = 0
+    /// Those of them that wait in windows.
+    @exclusivity(unchecked) var heldEvents = 0
     /// Whether new records are read; false from the first word of a revocation.
     @exclusivity(unchecked) var isReading = true
     /// Whether another process owns it by now: completions are dropped.
@@ -119,6 +121,10 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var reentry: Reentry?
     /// When the retry topic that it comes from lets it go.
     @exclusivity(unchecked) var dueAt: UnixMillis?
+    /// Until when it waits for others of its burst, when that is longer than a lane keeps it.
+    @exclusivity(unchecked) var windowUntil: UnixMillis?
+    /// Set when it has been in a window: what it stands for.
+    @exclusivity(unchecked) var burst: Burst?
     /// The record as received.
     let source = SourceRecord()
     @exclusivity(unchecked) var consumedAt = UnixMillis(0)
@@ -147,6 +153,8 @@ internal final class EventInFlight: SlabResident {
     func recycle() {
         envelope = nil
         reentry = nil
+        windowUntil = nil
+        burst = nil
         source.forget()
         postponedTargets = 0
         app = nil

@@ -16,7 +16,10 @@ extension Lane {
         if envelope.expiresAt <= loop.wall { return expire(event) }
         let notBefore = max(envelope.notBefore ?? loop.wall, event.reentry?.notBefore ?? loop.wall)
         let wait = notBefore - loop.wall
-        if wait <= .zero { return lookUp(event) }
+        if wait <= .zero {
+            if event.routed?.route.coalesces == true, coalesce(event) { return }
+            return lookUp(event)
+        }
         let patience =
             envelope.isOneAttempt ? LaneSettings.longestHold : settings.retry.longestWait
         if wait <= patience { hold(event, for: wait) } else { postpone(event, until: notBefore) }
@@ -89,7 +92,9 @@ extension Lane: TokenIndexDelegate {
             // The user's devices are unknown, which is not the same as none: ask again.
             alarms.indexFault(fault)
             let timer = LoopTimer { [unowned self] in
-                if LookUpTag.isTarget(tag) { refresh(targets[slot]) } else { admit(events[slot]) }
+                if LookUpTag.isTarget(tag) { return refresh(targets[slot]) }
+                events[slot].holdTimer = nil
+                admit(events[slot])
             }
             loop.schedule(timer, at: loop.now + settings.lookUpRetryInterval)
             retain(timer, for: tag)

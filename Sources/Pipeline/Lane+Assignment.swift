@@ -43,6 +43,8 @@ extension Lane {
     /// Lets go of events that wait for their time: nothing was done for them, and their next owner
     /// will read them again.
     private func abandonHeld(by leaving: [AssignedPartition]) {
+        for partition in leaving { partition.isReading = false }
+        dropWindows(of: leaving)
         for event in events.inUse {
             guard let partition = event.partition, leaving.contains(where: { $0 === partition }),
                 event.holdTimer != nil || partition.head === event

@@ -14,6 +14,9 @@ extension Lane {
         metrics.eventsInFlight.set(events.count)
         metrics.targetsInFlight.set(targets.count)
         metrics.recordBytes.set(recordBytes)
+        metrics.windows.set(windows.count)
+        metrics.windowEvents.set(windows.memberCount)
+        metrics.windowBytes.set(windows.bytes)
         for observer in poolObservers { observer.observe() }
         dropIdleServices()
         for bulkhead in apps.lazy.flatMap(\.bulkheads) where bulkhead.answersUncounted > 0 {

@@ -42,6 +42,12 @@ internal final class Lane {
 
     let events = Slab<EventInFlight> { EventInFlight() }
     let targets = Slab<TargetInFlight> { TargetInFlight() }
+    /// Events that wait so that one push tells of several.
+    let windows: CoalescingWindows<HeldEvent>
+    /// When the lane looks at its windows next.
+    var windowsWatchedAt = MonotonicTime.distantFuture
+    /// Questions about bursts that were asked and not answered.
+    var burstQuestions: [CoalescingWindows<HeldEvent>.Ticket: BurstQuestion] = [:]
     /// Bytes of the records in flight.
     @exclusivity(unchecked) var recordBytes = 0
     /// Events whose look-up was not answered yet.
@@ -70,6 +76,11 @@ internal final class Lane {
     let headerParser = JSONParser(maximumBytes: 1 << 20)
     /// Looks after what waits for a bulkhead.
     lazy var parkingTimer: LoopTimer = LoopTimer { [unowned self] in lookAfterParking() }
+    /// Closes windows.
+    lazy var windowTimer: LoopTimer = LoopTimer { [unowned self] in
+        closeWindows()
+        flushAtEndOfTurn()
+    }
     /// Reads on while back-pressure holds, when no other event would wake the lane.
     lazy var readTimer: LoopTimer = LoopTimer { [unowned self] in
         mayHaveRecords = true
@@ -92,6 +103,7 @@ internal final class Lane {
         pulse = parts.pulse
         poolObservers = parts.poolObservers
         outbox = parts.committer.makeBatch()
+        windows = CoalescingWindows(bytesMax: parts.settings.windowBytes)
         routes = parts.settings.routes
         configurationHash = parts.settings.configurationHash
         defaultNotification = parts.settings.defaultTitle.flatMap {
@@ -125,6 +137,8 @@ internal final class Lane {
     func close() {
         loop.cancel(readTimer)
         loop.cancel(parkingTimer)
+        loop.cancel(windowTimer)
+        dropWindows()
         index.stop()
         for tokens in accessTokens { tokens.close() }
         // What is still open is abandoned, not settled: the next owner does it again.

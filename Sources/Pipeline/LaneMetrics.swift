@@ -15,6 +15,10 @@ internal final class LaneMetrics {
     let eventsInFlight: Gauge
     let targetsInFlight: Gauge
     let recordBytes: Gauge
+    let windows: Gauge
+    let windowEvents: Gauge
+    let windowBytes: Gauge
+    let windowsEndedEarly: Counter
     private let deadLetters: [DeadLetterCode: Counter]
     private let eventOutcomes: [Outcome: Counter]
     private let settledAfter: Histogram
@@ -41,6 +45,15 @@ internal final class LaneMetrics {
             "bugle_targets_in_flight", help: "Targets of the events in flight.")
         recordBytes = registry.gauge(
             "bugle_record_bytes_in_flight", help: "Bytes of the records in flight.")
+        windows = registry.gauge(
+            "bugle_coalescing_windows", help: "Windows in which bursts of events are gathered.")
+        windowEvents = registry.gauge(
+            "bugle_coalescing_events", help: "Events that wait in windows.")
+        windowBytes = registry.gauge(
+            "bugle_coalescing_bytes", help: "Memory of windows and what waits in them, estimated.")
+        windowsEndedEarly = registry.counter(
+            "bugle_coalescing_ended_early_total",
+            help: "Windows that ended early, for want of room or as an event would have expired.")
         deadLetters = Dictionary(
             uniqueKeysWithValues: DeadLetterCode.allCases.map { code in
                 (
@@ -51,7 +64,7 @@ internal final class LaneMetrics {
                 )
             })
         eventOutcomes = Dictionary(
-            uniqueKeysWithValues: [Outcome.expired, .noDevices, .suppressed].map { outcome in
+            uniqueKeysWithValues: Self.eventOutcomes.map { outcome in
                 (
                     outcome,
                     registry.counter(
@@ -64,6 +77,8 @@ internal final class LaneMetrics {
             buckets: Histogram.latencyBuckets)
     }
 
+    private static let eventOutcomes = [Outcome.expired, .noDevices, .suppressed, .coalesced]
+
     func settled(_ target: TargetInFlight, of event: EventInFlight, _ outcome: Outcome) {
         target.bulkhead?.metrics.ended(outcome)
         let span = target.settledAt - event.consumedAt
@@ -74,6 +89,8 @@ internal final class LaneMetrics {
     func endedWithoutTargets(_ event: EventInFlight, _ outcome: Outcome) {
         eventOutcomes[outcome]?.add(1)
     }
+
+    func folded() { eventOutcomes[.coalesced]?.add(1) }
 
     func deadLettered(_ code: DeadLetterCode) { deadLetters[code]?.add(1) }
 }

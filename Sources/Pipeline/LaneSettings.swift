@@ -14,6 +14,8 @@ internal struct LaneSettings: Sendable {
     var targetsInFlight: Int
     /// Bytes of records in flight at which the lane reads no more.
     var recordBytes: Int
+    /// Bytes of events in windows at which the lane reads no more; windows end early before that.
+    var windowBytes: Int
     /// Partitions per events topic, for noticing producers that partition differently.
     var partitionCounts: [String: Int32]
     /// The class of each events topic.
@@ -28,6 +30,7 @@ internal struct LaneSettings: Sendable {
     var deadLettersTopic: OutputTopic
     var waitingTopics: WaitingTopics
     var tiers: RetryTiers
+    var windowSpans: WindowSpans
     /// Whether dead letters keep their partition's number; they do when the topic has as many.
     var deadLettersKeepPartition: Bool
     var group: String
@@ -53,6 +56,8 @@ internal struct LaneSettings: Sendable {
     /// Records read in one turn: some two milliseconds of work, so that answers and timers are not
     /// kept waiting for longer.
     let recordsPerTurn = 64
+    /// How soon the lane looks again whether windows that are due have room.
+    let windowInterval = TimeSpan.milliseconds(5)
     /// How often a lane looks for records without being woken.
     let idleReadInterval = TimeSpan.milliseconds(500)
     /// How often a lane without room looks whether there is some.

@@ -70,7 +70,12 @@ internal final class LaneThread: @unchecked Sendable {
     }
 
     /// Reads no further record.
-    func drain() { submit { $0.isDraining = true } }
+    func drain() {
+        submit { lane in
+            lane.isDraining = true
+            lane.dropWindows()
+        }
+    }
 
     /// Closes connections and ends the thread. Returns how many events were open: what had no time
     /// to finish is done again by the next owner.

@@ -56,6 +56,12 @@ internal struct Reentry: Equatable {
     var timestamp: UnixMillis
     var firstFailedAt: UnixMillis
     var notBefore: UnixMillis
+    /// Until when it waits for others of its burst.
+    var windowUntil: UnixMillis?
+    /// What the burst was that it carries: `Burst.count`, `foldedCount` and `names`.
+    var burstCount: Int64?
+    var foldedCount: Int64 = 0
+    var foldedNames: [UInt8] = []
     /// How many targets the event has; nil when it was not looked up yet.
     var targets: Int?
     var fannedOutAt: UnixMillis?
@@ -89,11 +95,26 @@ extension Reentry {
         timestamp = UnixMillis(try number(Self.timestampHeader))
         firstFailedAt = UnixMillis(try number(Self.firstFailedHeader))
         notBefore = UnixMillis(try number(Self.notBeforeHeader))
+        if record.header(Self.windowHeader) != nil {
+            windowUntil = UnixMillis(try number(Self.windowHeader))
+        }
+        if record.header(Self.burstHeader) != nil { try readBurst(record, number, parser) }
         guard record.header(Self.targetsHeader) != nil else { return }
         targets = Int(try number(Self.targetsHeader))
         fannedOutAt = UnixMillis(try number(Self.fanoutHeader))
         pending = try Self.pending(
             record.header(Self.pendingHeader), record.header(Self.stateHeader), parser)
+    }
+
+    private mutating func readBurst(
+        _ record: InputRecord, _ number: (String) throws(Refusal) -> Int64, _ parser: JSONParser
+    ) throws(Refusal) {
+        burstCount = try number(Self.burstHeader)
+        guard let names = record.header(Self.foldedHeader) else { return }
+        // It becomes a part of results as it is.
+        _ = try Self.list(names, Self.foldedHeader, parser) { $0.string }
+        foldedNames = Array(names)
+        foldedCount = try number(Self.foldedCountHeader)
     }
 
     /// The ids are one list for whoever reads the topic, what Bugle needs beside them another.
@@ -144,6 +165,10 @@ extension Reentry {
     static let fanoutHeader = "bugle-fanout-at"
     static let pendingHeader = "bugle-pending"
     static let stateHeader = "bugle-pending-state"
+    static let windowHeader = "bugle-window-until"
+    static let burstHeader = "bugle-burst"
+    static let foldedHeader = "bugle-folded"
+    static let foldedCountHeader = "bugle-folded-count"
 }
 
 extension PendingTarget {

@@ -44,6 +44,24 @@ internal enum ResultRecord {
             object.members(partition.resultMembers(of: event.position.topic).bytes)
         }
         object.integer("input_offset", event.position.offset)
+        if let burst = event.burst { burst.write(&object) }
+    }
+
+    /// Writes the result of an event for which another one was sent.
+    static func writeFolded(
+        _ folded: HeldEvent, into carrier: EventInFlight, at now: UnixMillis, to bytes: ByteWriter
+    ) {
+        folded.withResult { bytes.append($0) }
+        var object = JSONObjectWriter(continuing: bytes)
+        object.name("folded_into")
+        var place = JSONObjectWriter(bytes)
+        place.string("topic", carrier.position.topic)
+        place.integer("partition", Int64(carrier.position.partition))
+        place.integer("offset", carrier.position.offset)
+        place.string("event_id", carrier.envelope?.id ?? "")
+        place.end()
+        writeEventLevelTail(
+            folded.position, outcome: .coalesced, reason: nil, detail: "", at: now, &object)
     }
 
     /// The members that all results of a partition share, without braces.

@@ -46,6 +46,16 @@ internal struct RetryRecord {
         add("bugle-first-failed-at", String((event.reentry?.firstFailedAt ?? now).value))
         add("bugle-consumer-group", settings.group)
         add("bugle-not-before", String(postponement.notBefore.value))
+        if let until = event.windowUntil { add("bugle-window-until", String(until.value)) }
+        if let burst = event.burst {
+            add("bugle-burst", String(burst.count))
+            if burst.foldedCount > 0 {
+                add("bugle-folded-count", String(burst.foldedCount))
+                outbox.addHeader(
+                    "bugle-folded",
+                    burst.names.withUnsafeBytes { outbox.bytes(copying: $0) })
+            }
+        }
         guard isFannedOut else { return }
         add("bugle-targets", String(event.targetCount))
         add(

@@ -16,7 +16,7 @@ extension Lane {
         }
         event.app = app
         event.routed = try contents.route(
-            envelope, app: app.name, event.eventClass, in: routes)
+            envelope, app: app.name, event.eventClass, in: routes, count: event.burst?.count ?? 1)
         if event.routed != nil { return }
         if !envelope.content.isExplicit { envelope.content.takeFromPayload() }
         if !envelope.content.isExplicit {

@@ -105,11 +105,28 @@ internal final class ContentMaker {
 
     /// The event with its route, its own settings completed; nil when no route is for it.
     func route(
-        _ envelope: EventEnvelope, app: String, _ eventClass: EventClass, in table: RouteTable
+        _ envelope: EventEnvelope, app: String, _ eventClass: EventClass, in table: RouteTable,
+        count: Int64 = 1
     ) throws(Refusal) -> RoutedEvent? {
         guard !table.isEmpty else { return nil }
-        let event = RouteEvent(envelope, app: app)
+        var event = RouteEvent(envelope, app: app)
+        event.count = count
         guard let match = table.match(event, of: eventClass) else { return nil }
+        return try route(envelope, event, match)
+    }
+
+    /// The event with the route that it was matched with before; `count` as in `RouteEvent`.
+    func route(
+        _ envelope: EventEnvelope, app: String, as match: RouteTable.Match, count: Int64
+    ) throws(Refusal) -> RoutedEvent {
+        var event = RouteEvent(envelope, app: app)
+        event.count = count
+        return try route(envelope, event, match)
+    }
+
+    private func route(
+        _ envelope: EventEnvelope, _ event: RouteEvent, _ match: RouteTable.Match
+    ) throws(Refusal) -> RoutedEvent {
         let routed = RoutedEvent(match, event, ExplicitContent(envelope.content))
         do throws(TemplateError) {
             try match.route.check(event, routed.explicit, in: match.abilities, with: renderer)

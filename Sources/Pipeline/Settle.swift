@@ -107,6 +107,7 @@ extension Lane {
                 epoch: partition.assignment.epoch,
                 partition.ledger.complete(event.offset))
         }
+        if event.burst != nil { completeFolded(into: event) }
         giveBack(event, of: partition)
     }
 
@@ -114,14 +115,25 @@ extension Lane {
     /// next owner reads it again.
     func abandon(_ event: EventInFlight) {
         guard let partition = event.partition else { return }
+        if event.burst != nil { abandonFolded(of: event) }
         giveBack(event, of: partition)
     }
 
     private func giveBack(_ event: EventInFlight, of partition: AssignedPartition) {
+        recycle(event)
+        leave(partition)
+    }
+
+    /// Gives an event's memory back, and that of its targets.
+    func recycle(_ event: EventInFlight) {
         recordBytes -= event.recordBytes
         if let routed = event.routed { contents.recycle(routed) }
         for target in event.targets { targets.give(target) }
         events.give(event)
+    }
+
+    /// One event of a partition less is open here.
+    func leave(_ partition: AssignedPartition) {
         partition.openEvents -= 1
         flushAtEndOfTurn()
         if partition.openEvents == 0, let whenDrained = partition.whenDrained {

@@ -49,6 +49,17 @@ internal final class SourceRecord {
         }
     }
 
+    /// Calls `body` with the key, the value, and each header's name and value in turn.
+    func forEachPart(_ body: (UnsafeRawBufferPointer?) -> Void) {
+        body(bytes(of: key))
+        body(bytes(of: value))
+        for header in headers {
+            var name = header.name
+            name.withUTF8 { body(UnsafeRawBufferPointer($0)) }
+            body(bytes(of: header.value))
+        }
+    }
+
     private func bytes(of range: Range<Int>?) -> UnsafeRawBufferPointer? {
         range.map { UnsafeRawBufferPointer(rebasing: bytes.bytes[$0]) }
     }

@@ -97,6 +97,8 @@ public final class Route: Sendable {
     public let shrinksBody: Bool
     /// How bursts become one push; nil when every event is one.
     public let coalescing: Coalescing?
+    /// Whether it has `coalescing`: asked for every event.
+    public let coalesces: Bool
 
     /// The apps it is for; nil for all.
     internal let apps: Set<String>?
@@ -149,6 +151,7 @@ public final class Route: Sendable {
         }
         shrinksBody = settings.shrinksBody
         coalescing = settings.coalescing
+        coalesces = settings.coalescing != nil
         burstTexts = settings.texts.replaced(by: settings.coalescing?.summary)
         apps = settings.apps
         eventClass = settings.eventClass

@@ -9,6 +9,7 @@ internal import Synchronization
 /// A process-wide store that makes readers and writers.
 public final class InMemoryTokenIndex: Sendable {
     private let state: Mutex<IndexState>
+    private let notes = Mutex(NoteBook())
     private let complete = Atomic<Bool>(false)
     private let time: any TimeSource
     private let staleness: StalenessPolicy
@@ -103,6 +104,20 @@ public final class InMemoryTokenIndex: Sendable {
     fileprivate var trippedFuses: [FuseName: String] {
         let tripped = state.withLock { $0.fuses.tripped }
         return Dictionary(tripped.map { ($0.name, $0.id) }, uniquingKeysWith: { first, _ in first })
+    }
+
+    fileprivate func note(_ name: String, app: String, userID: String) -> String? {
+        let now = time.wall
+        return notes.withLock { $0.text(name, app: app, userID: userID, at: now) }
+    }
+
+    fileprivate func write(
+        note name: String, _ text: String, app: String, userID: String, keptFor span: TimeSpan
+    ) {
+        let now = time.wall
+        notes.withLock {
+            $0.write(name, text, app: app, userID: userID, until: now + span, at: now)
+        }
     }
 
     fileprivate func count(answers: Int, for name: FuseName) {
@@ -238,6 +253,7 @@ private final class InMemoryReader: TokenIndex, TurnEndHandler {
     private let addressesPerUser: Int
     private var lookUps: [LookUp] = []
     private var refused: [UInt64] = []
+    private var noteReads: [() -> Void] = []
     private var wasReady: Bool
     private var isAwaitingTurnEnd = false
     private lazy var retryTimer = LoopTimer { [unowned self] in serve() }
@@ -264,6 +280,26 @@ private final class InMemoryReader: TokenIndex, TurnEndHandler {
         } else {
             refused.append(tag)
         }
+        serveAtEndOfTurn()
+    }
+
+    func readNote(
+        _ name: String, app: String, userID: String,
+        _ done: @escaping (Result<String?, IndexFault>) -> Void
+    ) {
+        noteReads.append { [store] in
+            done(.success(store.note(name, app: app, userID: userID)))
+        }
+        serveAtEndOfTurn()
+    }
+
+    func writeNote(
+        _ name: String, _ text: String, app: String, userID: String, keptFor span: TimeSpan
+    ) {
+        store.write(note: name, text, app: app, userID: userID, keptFor: span)
+    }
+
+    private func serveAtEndOfTurn() {
         guard !isAwaitingTurnEnd else { return }
         isAwaitingTurnEnd = true
         loop.atEndOfTurn(self)
@@ -278,6 +314,7 @@ private final class InMemoryReader: TokenIndex, TurnEndHandler {
         loop.cancel(retryTimer)
         lookUps = []
         refused = []
+        noteReads = []
         delegate = nil
     }
 
@@ -292,6 +329,9 @@ private final class InMemoryReader: TokenIndex, TurnEndHandler {
             delegate?.lookUpFinished(tag: tag, .unavailable(fault))
         }
         refused = []
+        let reads = noteReads
+        noteReads = []
+        for read in reads { read() }
         guard isReady else {
             loop.schedule(retryTimer, at: loop.now + IndexLimits.readinessInterval)
             return

@@ -112,6 +112,26 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
         send(place)
     }
 
+    func readNote(
+        _ name: String, app: String, userID: String,
+        _ done: @escaping (Result<String?, IndexFault>) -> Void
+    ) {
+        RedisQuestion.ask(client, ["GET", layout.note(name, of: userID, app: app)]) { reply in
+            switch reply {
+            case .success(let reply): done(.success(reply.text))
+            case .failure(let error): done(.failure(.noAnswer("\(error)")))
+            }
+        }
+    }
+
+    func writeNote(
+        _ name: String, _ text: String, app: String, userID: String, keptFor span: TimeSpan
+    ) {
+        let key = layout.note(name, of: userID, app: app)
+        let millis = String(max(span.millis, 1))
+        RedisQuestion.ask(client, ["SET", key, text, "PX", millis]) { _ in }
+    }
+
     var trippedFuses: [FuseName: String] { fuses.tripped }
 
     func count(answers: Int, for name: FuseName) { fuses.count(answers: answers, for: name) }

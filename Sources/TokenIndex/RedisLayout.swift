@@ -5,6 +5,7 @@
 //     <prefix>{b<n>}:u:<app>:<user>     hash   address id -> "<revision>:<entry>", see `UserEntry`
 //     <prefix>{b<n>}:v:<app>:<user>     hash   the same, of a user with very many addresses
 //     <prefix>{b<n>}:x:<app>:<user>     hash   address id -> revision at which it was unlinked
+//     <prefix>{b<n>}:c:<app>:<user>/<name>  text  a note, kept for a while
 //     <prefix>{b<n>}:i:<app>/<install>  hash   s -> state, p:<address id> -> stored address
 //     <prefix>{b<n>}:t:<token slot>     hash   a, r -> holder and its registered_at,
 //                                              x:<address id> -> claim that displaced it
@@ -31,6 +32,10 @@ internal struct RedisLayout: Sendable {
     func user(_ userID: String, app: String) -> String { userKey("u", userID, app) }
     func further(_ userID: String, app: String) -> String { userKey("v", userID, app) }
     func unlinked(_ userID: String, app: String) -> String { userKey("x", userID, app) }
+
+    func note(_ name: String, of userID: String, app: String) -> String {
+        "\(userKey("c", userID, app))/\(name)"
+    }
 
     func install(_ id: AddressID) -> String {
         let install = id.install

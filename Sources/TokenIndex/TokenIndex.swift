@@ -21,6 +21,17 @@ public protocol TokenIndex: AnyObject {
     /// exactly once and never within this call; look-ups of one turn leave in one write.
     func lookUp(app: String, userID: String, tag: UInt64)
 
+    /// Reads a note in a user's entry; nil when there is none, or its time is over. `done` is called
+    /// on the loop, once; a fault says nothing about the note. `name` is of a fixed set or length.
+    func readNote(
+        _ name: String, app: String, userID: String,
+        _ done: @escaping (Result<String?, IndexFault>) -> Void)
+
+    /// Writes a note in a user's entry, over the last one of that name. What is asked of the user
+    /// behind it is answered after it was written; one that cannot be written is lost.
+    func writeNote(
+        _ name: String, _ text: String, app: String, userID: String, keptFor span: TimeSpan)
+
     /// The fuses that have tripped, by what they guard, with their ids. At most a second old.
     var trippedFuses: [FuseName: String] { get }
 
@@ -61,6 +72,8 @@ public enum LookUpResult {
 public enum IndexFault: Error, Equatable, Sendable, CustomStringConvertible {
     /// As many look-ups as may wait are waiting already. Ask again later.
     case tooManyWaiting(limit: Int)
+    /// The store gave no answer. Ask again later.
+    case noAnswer(String)
     /// What is stored for this user cannot be read; other users are not affected.
     case unreadable(String)
 
@@ -68,6 +81,7 @@ public enum IndexFault: Error, Equatable, Sendable, CustomStringConvertible {
     public var description: String {
         switch self {
         case .tooManyWaiting(let limit): "\(limit) look-ups are waiting for the index already"
+        case .noAnswer(let text): "the index gave no answer: \(text)"
         case .unreadable(let text): "this user's index entry cannot be read: \(text)"
         }
     }

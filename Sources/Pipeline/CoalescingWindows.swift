@@ -454,7 +454,7 @@ internal struct WindowSpans: Sendable {
 
     init(divisor: Int64) {
         longestInLane = .seconds(30) / divisor
-        gathering = .seconds(2) / divisor
+        gathering = .seconds(2)
         returnAhead = .seconds(15) / divisor
     }
 }

@@ -30,7 +30,7 @@ private final class Bursts {
     init(_ first: String, _ text: String = chat) throws {
         gateway = try ScriptedGateway()
         world = try OneLane(gateway)
-        world.lane.routes = try routes(text.replacing("FIRST", with: first))
+        world.lane.replace(try routes(text.replacing("FIRST", with: first)), configurationHash: "")
         try world.register("phone", user: "u1", token: token)
     }
 
@@ -124,7 +124,8 @@ private final class Bursts {
     @Test func `keeps the route that it began with`() throws {
         let bursts = try Bursts("hold")
         try bursts.publish(0)
-        bursts.world.lane.routes = try routes("  chat: {title: other, ttl: 1h}\n")
+        bursts.world.lane.replace(
+            try routes("  chat: {title: other, ttl: 1h}\n"), configurationHash: "")
         try bursts.publish(1)
         #expect(bursts.titles == ["other"])
         try bursts.pass(.seconds(11))
@@ -255,7 +256,7 @@ private final class Bursts {
         let gateway = try ScriptedGateway()
         let world = try OneLane(gateway)
         let lane = world.lane
-        lane.routes = try routes(chat.replacing("FIRST", with: "hold"))
+        lane.replace(try routes(chat.replacing("FIRST", with: "hold")), configurationHash: "")
         let text = String(repeating: "x", count: 120)
         let count = 100_000
         let before = residentBytes()

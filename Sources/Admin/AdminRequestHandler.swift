@@ -49,9 +49,19 @@ internal final class AdminRequestHandler: Sendable {
             return answer(routes.health(), passing: "ok", failing: "failing")
         case "/readyz":
             return answer(routes.readiness(), passing: "ready", failing: "not ready")
+        case "/":
+            let answer = Answer(status: 200, type: "text/html; charset=utf-8")
+            StatusPage.write(to: answer.body)
+            return answer
+        case "/status.json":
+            let answer = Answer(status: 200, type: "application/json")
+            routes.status(answer.body)
+            return answer
         default:
             let answer = Answer(status: 404)
-            answer.body.append("not found; there are /metrics, /healthz, /readyz\n" as StaticString)
+            answer.body.append(
+                "not found; there are /, /status.json, /metrics, /healthz, /readyz\n"
+                    as StaticString)
             return answer
         }
     }
@@ -75,6 +85,8 @@ internal final class AdminRequestHandler: Sendable {
         defer { MHD_destroy_response(response) }
         addHeader("Content-Type", answer.type, to: response)
         addHeader("Cache-Control", "no-store", to: response)
+        addHeader("X-Content-Type-Options", "nosniff", to: response)
+        addHeader("Content-Security-Policy", StatusPage.policy, to: response)
         if answer.status == 405 { addHeader("Allow", "GET, HEAD", to: response) }
         return MHD_queue_response(connection, answer.status, response)
     }

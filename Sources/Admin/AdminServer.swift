@@ -2,7 +2,7 @@
 // control plane: libmicrohttpd serves on one thread of its own, apart from the lanes, and reads
 // only what is safe to read on any thread.
 
-internal import Base
+public import Base
 internal import CMicroHTTPD
 internal import CMicroHTTPDShims
 internal import Glibc
@@ -32,15 +32,19 @@ public final class AdminServer: Sendable {
         public var health: @Sendable () -> HealthReport
         /// Whether the process can do its work now, behind `/readyz`.
         public var readiness: @Sendable () -> HealthReport
+        /// Writes the JSON object behind `/status.json`, which the page at `/` shows.
+        public var status: @Sendable (ByteWriter) -> Void
 
-        /// The three routes.
+        /// All routes; a server that has no status to tell says so with an empty object.
         public init(
             metrics: MetricsRegistry, health: @escaping @Sendable () -> HealthReport,
-            readiness: @escaping @Sendable () -> HealthReport
+            readiness: @escaping @Sendable () -> HealthReport,
+            status: @escaping @Sendable (ByteWriter) -> Void = { $0.append("{}" as StaticString) }
         ) {
             self.metrics = metrics
             self.health = health
             self.readiness = readiness
+            self.status = status
         }
     }
 

@@ -77,6 +77,10 @@ public final class EventLoop {
     /// The wall-clock time of this turn.
     public var wall: UnixMillis { turnWall }
 
+    /// How long the loop has waited for something to do since it was made; the rest of the time it
+    /// worked, or was kept from the processor in the middle of its work.
+    @exclusivity(unchecked) public private(set) var waited = TimeSpan.zero
+
     /// Jitter for what runs on this loop.
     public var random = SeededRandom.fromSystem()
 
@@ -207,8 +211,10 @@ extension EventLoop {
 
     /// One turn: waits at most `limit` for something to do, then does it.
     public func turn(waitingUpTo limit: TimeSpan) {
-        let count = wait(limit)
+        let start = time.monotonic
+        let count = wait(limit, from: start)
         turnMonotonic = time.monotonic
+        waited = waited + (turnMonotonic - start)
         turnWall = time.wall
         for index in 0..<count { deliver(events[index]) }
         fireTimers()
@@ -223,9 +229,9 @@ extension EventLoop {
         while let timer = timers.popDue(at: now, newest: newest) { timer.action() }
     }
 
-    private func wait(_ limit: TimeSpan) -> Int {
+    private func wait(_ limit: TimeSpan, from start: MonotonicTime) -> Int {
         var span = limit
-        if let next = timers.next { span = min(span, next - time.monotonic) }
+        if let next = timers.next { span = min(span, next - start) }
         if handle.hasJobs || !turnEnds.isEmpty { span = .zero }
         // Rounded up: a timer that is due in 0.4 ms must not spin the loop until then.
         let millis = span.nanos <= 0 ? 0 : (span.nanos + 999_999) / 1_000_000

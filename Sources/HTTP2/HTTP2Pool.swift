@@ -84,6 +84,14 @@ public final class HTTP2Pool: TurnEndHandler {
     /// Connections that take requests.
     public var openConnectionCount: Int { connections.count { $0.machine.isOpen } }
 
+    /// The streams that the peer allows on the connections that take requests, in sum.
+    public var streamLimit: Int {
+        let cap = calm.value(at: loop.now)
+        return connections.reduce(0) {
+            $0 + ($1.machine.isOpen ? $1.machine.limit(cap: cap) : 0)
+        }
+    }
+
     /// Takes a request in. No attempt is written after `deadline`; a written one has the policy's
     /// request time-out for its answer. The request belongs to the pool until it is handed back.
     public func submit(_ request: OutboundRequest, tag: UInt64, deadline: MonotonicTime) {

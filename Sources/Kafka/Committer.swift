@@ -151,6 +151,10 @@ public final class Committer: Sendable {
     /// Records and bytes posted and not delivered.
     public var backlog: (records: Int, bytes: Int) { inbox.backlog }
 
+    /// How long what was posted waits for a commit; zero when nothing waits. It stays within a few
+    /// commit intervals while all is well.
+    public func commitAge(at now: MonotonicTime) -> TimeSpan { inbox.commitAge(at: now) }
+
     /// Counters since the start.
     public var statistics: CommitterStatistics { inbox.statistics.withLock { $0 } }
 

@@ -31,6 +31,9 @@ final class CommitterInbox: Sendable {
     private let bytes = Atomic<Int>(0)
     private let turn = Atomic<Int64>(0)
     private let clean = Atomic<Bool>(false)
+    /// Since when there is something to deliver and commit, and when that last succeeded.
+    private let waitingSince = Atomic<Int64>(0)
+    private let lastCommit = Atomic<Int64>(0)
     private let ready = Latch()
     private let ended = Atomic<Bool>(false)
     private let failed = Mutex<CommitterFailure?>(nil)
@@ -40,7 +43,9 @@ final class CommitterInbox: Sendable {
     init(wakes: ClientQueue) { state = Mutex(State(wakes: wakes)) }
 
     func post(_ batch: OutboxBatch) {
-        records.add(batch.recordCount, ordering: .relaxed)
+        if records.add(batch.recordCount, ordering: .relaxed).oldValue == 0 {
+            waitingSince.store(SystemTime.shared.monotonic.nanos, ordering: .relaxed)
+        }
         bytes.add(batch.byteCount, ordering: .relaxed)
         post(.batch(batch), canWait: true)
     }
@@ -97,6 +102,19 @@ final class CommitterInbox: Sendable {
 
     func lower(records delivered: Int) { records.subtract(delivered, ordering: .relaxed) }
     func lower(bytes freed: Int) { bytes.subtract(freed, ordering: .relaxed) }
+
+    /// Something was committed.
+    func noteCommit() {
+        lastCommit.store(SystemTime.shared.monotonic.nanos, ordering: .relaxed)
+    }
+
+    /// How long what was posted waits for a commit; zero when nothing waits.
+    func commitAge(at now: MonotonicTime) -> TimeSpan {
+        guard records.load(ordering: .relaxed) > 0 else { return .zero }
+        let since = max(
+            waitingSince.load(ordering: .relaxed), lastCommit.load(ordering: .relaxed))
+        return max(now - MonotonicTime(nanos: since), .zero)
+    }
 
     func noteTurn(at now: MonotonicTime) { turn.store(now.nanos, ordering: .relaxed) }
     var lastTurn: MonotonicTime { MonotonicTime(nanos: turn.load(ordering: .relaxed)) }

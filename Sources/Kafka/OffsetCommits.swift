@@ -115,7 +115,10 @@ final class OffsetCommits {
         }
         inbox.committed.withLock { for point in stored { $0[point.place] = point.offset } }
         if let first { note(first, partitions: count) }
-        if !stored.isEmpty { inbox.statistics.withLock { $0.commits += 1 } }
+        if !stored.isEmpty {
+            inbox.noteCommit()
+            inbox.statistics.withLock { $0.commits += 1 }
+        }
         return Answer(group: group, error: first)
     }
 

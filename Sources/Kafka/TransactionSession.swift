@@ -300,6 +300,7 @@ extension TransactionSession {
             isDirty = true
             return
         }
+        inbox.noteCommit()
         let points = shares.flatMap(\.points)
         inbox.committed.withLock { for point in points { $0[point.place] = point.offset } }
         var delivered = 0

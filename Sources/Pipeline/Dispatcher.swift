@@ -183,7 +183,10 @@ public final class Dispatcher: Sendable {
         } catch {
             throw .kafka(error)
         }
-        registerMetrics(registry)
+        let metrics = ProcessMetrics(
+            lanes: lanes, committer: committer, assignments: assignments, mode: settings.commit)
+        metrics.register(in: registry)
+        for app in apps { app.registerCredentials(in: registry) }
     }
 
     /// Drains and stops: no record is read any more, what is in flight is finished, results are
@@ -257,32 +260,6 @@ public final class Dispatcher: Sendable {
         let unequal = settings.inputTopics.filter { counts[$0] != expected }
         guard unequal.isEmpty else { throw .partitionCounts(unequal, expected: expected) }
         return counts
-    }
-
-    private func registerMetrics(_ registry: MetricsRegistry) {
-        registry.gauge(
-            "bugle_assigned_partitions", help: "Partitions of the events topics assigned here."
-        ) { [assignments] in Double(assignments.count) }
-        registry.gauge(
-            "bugle_consumer_lag_records",
-            help: "Records of the assigned events partitions that are not complete."
-        ) { [lanes] in Double(lanes.reduce(0) { $0 + $1.lag }) }
-        registry.gauge(
-            "bugle_consumer_lag_seconds", help: "Age of the oldest event that is not complete."
-        ) { [lanes] in lanes.map(\.lagAge.seconds).max() ?? 0 }
-        registry.gauge("bugle_outbox_records", help: "Records posted and not yet delivered.") {
-            [committer] in Double(committer.backlog.records)
-        }
-        registry.gauge(
-            "bugle_outbox_bytes", help: "Bytes of records posted and not yet delivered."
-        ) { [committer] in Double(committer.backlog.bytes) }
-        registry.gauge(
-            "bugle_commits",
-            help: "Commits, each of them a transaction in that mode, that succeeded."
-        ) { [committer] in Double(committer.statistics.commits) }
-        registry.gauge(
-            "bugle_commit_failures", help: "Commits that were refused or not answered."
-        ) { [committer] in Double(committer.statistics.commitFailures) }
     }
 }
 

@@ -33,6 +33,13 @@ internal final class AssignedPartition {
     var behindSince: UnixMillis?
     /// The lowest offset that is not complete, as far as this lane knows.
     var commitPoint: Int64? { ledger.floor ?? assignment.startOffset }
+    /// Records behind the newest that was read. One alone with nothing open before it counts as
+    /// none: it is the end marker of a transaction, which nobody can read, or is read at once.
+    var unread: Int64 {
+        guard let end = queue.end, let floor = commitPoint else { return 0 }
+        let count = max(end - max(floor, ledger.newest + 1), 0)
+        return count == 1 && openEvents == 0 ? 0 : count
+    }
     /// Events read and not completed.
     @exclusivity(unchecked) var openEvents = 0
     /// Those of them that wait in windows.

@@ -24,6 +24,64 @@ extension Lane {
             bulkhead.answersUncounted = 0
         }
         observeLag()
+        // While the lane has no room it comes here two hundred times a second.
+        guard loop.now - loadSeenAt >= Self.loadInterval else { return }
+        loadSeenAt = loop.now
+        observeBulkheads()
+        observeBacklogs()
+        var load = currentLoad
+        load.drain = drainEstimate.take(load, at: loop.now)
+        pulse.note(load)
+    }
+
+    private static let loadInterval = TimeSpan.milliseconds(250)
+
+    private var currentLoad: LaneLoad {
+        var load = LaneLoad()
+        for partition in partitions where partition.road == .events {
+            load.partitions += 1
+            load.offsetSpan = max(load.offsetSpan, partition.ledger.span)
+            if !partition.ledger.hasRoom { load.heldBack += 1 }
+            let unread = partition.unread
+            load.unread += unread
+            load.unreadInHottest = max(load.unreadInHottest, unread)
+        }
+        load.eventsInFlight = events.count
+        load.eventsMax = settings.eventsInFlight
+        load.targetsInFlight = targets.count
+        load.targetsMax = settings.targetsInFlight
+        load.lookUpsOpen = lookUpsOpen
+        load.isIndexReady = index.isReady
+        load.outboxHasRoom = committer.hasRoom
+        for bulkhead in apps.lazy.flatMap(\.bulkheads) {
+            load.waitingForBudget += bulkhead.waiting.count
+        }
+        load.fullPools = pools.count {
+            $0.pool.queued > 0 && $0.pool.inFlight >= $0.pool.streamLimit
+        }
+        load.idle = loop.waited
+        load.busy = loop.now - startedAt - loop.waited
+        load.completed = metrics.events.value + metrics.reentries.value - Int64(events.count)
+        return load
+    }
+
+    private func observeBulkheads() {
+        let fuses = index.trippedFuses
+        for bulkhead in apps.lazy.flatMap(\.bulkheads) {
+            bulkhead.metrics.note(
+                bulkhead.budget, waiting: bulkhead.waiting.count,
+                isFuseTripped: fuses[bulkhead.fuse] != nil)
+        }
+        for bulkhead in apps.lazy.flatMap(\.bulkheads) { bulkhead.metrics.publish() }
+    }
+
+    /// What waits in the topics for retries and parked events.
+    private func observeBacklogs() {
+        var records: [Road: Int] = [:]
+        for partition in partitions where partition.road != .events {
+            records[partition.road, default: 0] += Int(partition.unread) + partition.openEvents
+        }
+        for (road, gauge) in metrics.backlogs { gauge.set(records[road] ?? 0) }
     }
 
     /// How far the events topics are behind: in records up to their ends, and by the age of the
@@ -35,7 +93,7 @@ extension Lane {
             guard let end = partition.queue.end, let floor = partition.commitPoint else { continue }
             records += max(end - floor, 0)
             // Nobody knows how old an unread record is; at least as old as this lane knows of it.
-            if end > max(floor, partition.ledger.newest + 1) {
+            if partition.unread > 0 {
                 partition.behindSince = partition.behindSince ?? loop.wall
             } else {
                 partition.behindSince = nil
@@ -56,6 +114,7 @@ internal final class PoolObserver {
     private let inFlight: Gauge
     private let queued: Gauge
     private var counts: [Count] = []
+    private let streams: Gauge
 
     /// One statistic of all pools, those that are gone included.
     private struct Count {
@@ -73,6 +132,9 @@ internal final class PoolObserver {
             "bugle_requests_in_flight", help: "Requests written and not answered.", labels: labels)
         queued = registry.gauge(
             "bugle_requests_queued", help: "Requests that wait to be written.", labels: labels)
+        streams = registry.gauge(
+            "bugle_stream_limit", help: "Streams that the open connections allow, in sum.",
+            labels: labels)
         func count(_ path: KeyPath<PoolStatistics, Int>, _ name: String, _ help: String) {
             counts.append(
                 Count(path: path, counter: registry.counter(name, help: help, labels: labels)))
@@ -84,6 +146,7 @@ internal final class PoolObserver {
         count(
             \.connectionsLost, "bugle_connections_lost_total",
             "Connections lost with requests in flight.")
+        count(\.requestsWritten, "bugle_requests_total", "Requests written.")
         count(\.goAways, "bugle_goaways_total", "GOAWAY frames received.")
         count(\.refusals, "bugle_streams_refused_total", "Streams refused by the peer.")
         count(
@@ -114,6 +177,7 @@ internal final class PoolObserver {
         connections.set(pools.reduce(0) { $0 + $1.openConnectionCount })
         inFlight.set(pools.reduce(0) { $0 + $1.inFlight })
         queued.set(pools.reduce(0) { $0 + $1.queued })
+        streams.set(pools.reduce(0) { $0 + $1.streamLimit })
         for index in counts.indices {
             let count = counts[index]
             let now = pools.reduce(count.gone) { $0 + $1.statistics[keyPath: count.path] }

@@ -63,6 +63,11 @@ internal final class Lane {
     /// What events without content of their own show; nil makes them dead letters.
     let defaultNotification: DefaultNotification?
 
+    /// When the lane was made, and when it last looked at its load.
+    let startedAt: MonotonicTime
+    var loadSeenAt = MonotonicTime(nanos: .min / 2)
+    var drainEstimate = DrainEstimate()
+
     /// Completed work of this turn; posted at its end.
     @exclusivity(unchecked) var outbox: OutboxBatch
     /// Whether this lane has asked for the end of the turn.
@@ -93,6 +98,7 @@ internal final class Lane {
     init(_ parts: LaneParts) throws(SystemError) {
         settings = parts.settings
         loop = parts.loop
+        startedAt = parts.loop.now - parts.loop.waited
         committer = parts.committer
         index = parts.index
         metrics = parts.metrics

@@ -19,6 +19,8 @@ internal final class LaneMetrics {
     let windowEvents: Gauge
     let windowBytes: Gauge
     let windowsEndedEarly: Counter
+    /// What waits in each topic for retries and parked events.
+    let backlogs: [Road: Gauge]
     private let deadLetters: [DeadLetterCode: Counter]
     private let eventOutcomes: [Outcome: Counter]
     private let settledAfter: Histogram
@@ -54,6 +56,7 @@ internal final class LaneMetrics {
         windowsEndedEarly = registry.counter(
             "bugle_coalescing_ended_early_total",
             help: "Windows that ended early, for want of room or as an event would have expired.")
+        backlogs = Self.backlogs(registry)
         deadLetters = Dictionary(
             uniqueKeysWithValues: DeadLetterCode.allCases.map { code in
                 (
@@ -79,8 +82,27 @@ internal final class LaneMetrics {
 
     private static let eventOutcomes = [Outcome.expired, .noDevices, .suppressed, .coalesced]
 
-    func settled(_ target: TargetInFlight, of event: EventInFlight, _ outcome: Outcome) {
-        target.bulkhead?.metrics.ended(outcome)
+    private static func backlogs(_ registry: MetricsRegistry) -> [Road: Gauge] {
+        var gauges: [Road: Gauge] = [:]
+        for tier in RetryTier.allCases {
+            gauges[.retry(tier)] = registry.gauge(
+                "bugle_retry_backlog_records",
+                help: "Records in the assigned partitions of the retry topics.",
+                labels: [("tier", tier.suffix)])
+        }
+        for lot in ParkingLot.all {
+            gauges[.parked(lot)] = registry.gauge(
+                "bugle_parked_backlog_records",
+                help: "Records in the assigned partitions of the parking topics.",
+                labels: [
+                    ("gateway", lot.gateway.rawValue), ("environment", lot.environment.rawValue),
+                ])
+        }
+        return gauges
+    }
+
+    func settled(_ target: TargetInFlight, of event: EventInFlight, _ settlement: Settlement) {
+        target.bulkhead?.metrics.ended(settlement)
         let span = target.settledAt - event.consumedAt
         settledAfter.observe(span)
         latency.record(span)
@@ -97,6 +119,13 @@ internal final class LaneMetrics {
 
 /// What one bulkhead counts on one lane.
 internal final class BulkheadMetrics {
+    private struct Seen {
+        var inFlight = 0
+        var limit = 0
+        var waiting = 0
+        var trippedFuses = 0
+    }
+
     let retries: Counter
     let postponed: Counter
     private let openBreakers: Gauge
@@ -104,6 +133,14 @@ internal final class BulkheadMetrics {
     private var breakersOpen = 0
     let unanswered: Counter
     let wokenUnseen: Counter
+    private let inFlight: Gauge
+    private let limit: Gauge
+    private let waiting: Gauge
+    private let trippedFuse: Gauge
+    private let registry: MetricsRegistry
+    private let gateway: Gateway
+    private var reasons: [Reason: Counter] = [:]
+    private var seen = Seen()
     private let accepted: Counter
     private let outcomes: [Outcome: Counter]
     private let answers: [Counter]
@@ -116,6 +153,19 @@ internal final class BulkheadMetrics {
         let labels = [
             ("app", app), ("gateway", gateway.rawValue), ("environment", environment.rawValue),
         ]
+        self.registry = registry
+        self.gateway = gateway
+        inFlight = registry.gauge(
+            "bugle_bulkhead_in_flight", help: "Requests under way.", labels: labels)
+        limit = registry.gauge(
+            "bugle_bulkhead_limit",
+            help: "Requests that may be under way; lower than configured while a gateway asks.",
+            labels: labels)
+        waiting = registry.gauge(
+            "bugle_bulkhead_waiting", help: "Requests that wait for that.", labels: labels)
+        trippedFuse = registry.gauge(
+            "bugle_fuse_tripped", help: "Lanes that know of a fuse that holds verdicts back.",
+            labels: labels)
         retries = registry.counter(
             "bugle_retries_total", help: "Attempts that were put off and made again.",
             labels: labels)
@@ -161,8 +211,37 @@ internal final class BulkheadMetrics {
         openBreakers.set(breakersOpen)
     }
 
-    func ended(_ outcome: Outcome) {
-        if outcome == .accepted { accepted.add(1) } else { outcomes[outcome]?.add(1) }
+    func ended(_ settlement: Settlement) {
+        if settlement.outcome == .accepted { return accepted.add(1) }
+        outcomes[settlement.outcome]?.add(1)
+        if let reason = settlement.reason { count(reason) }
+    }
+
+    /// Few of the many reasons ever occur: a series is there from the first time on.
+    private func count(_ reason: Reason) {
+        if let counter = reasons[reason] { return counter.add(1) }
+        let counter = registry.counter(
+            "bugle_reasons_total", help: "Targets that were not accepted, by reason.",
+            labels: [("gateway", gateway.rawValue), ("reason", reason.rawValue)])
+        counter.add(1)
+        reasons[reason] = counter
+    }
+
+    /// Takes a bulkhead's state in; the push services of web push are summed.
+    func note(_ budget: Budget, waiting: Int, isFuseTripped: Bool) {
+        seen.inFlight += budget.inFlight
+        seen.limit += Int(budget.limit)
+        seen.waiting += waiting
+        seen.trippedFuses = max(seen.trippedFuses, isFuseTripped ? 1 : 0)
+    }
+
+    /// Shows what was taken in since the last time.
+    func publish() {
+        inFlight.set(seen.inFlight)
+        limit.set(seen.limit)
+        waiting.set(seen.waiting)
+        trippedFuse.set(seen.trippedFuses)
+        seen = Seen()
     }
 
     func answered(status: Int, after span: TimeSpan) {

@@ -99,6 +99,9 @@ internal final class LaneThread: @unchecked Sendable {
     /// The age of the oldest of them.
     var lagAge: TimeSpan { box.pulse.lagAge }
 
+    /// What the lane is busy with, as of its last look.
+    var load: LaneLoad { box.pulse.load }
+
     /// Why look-ups are not answered; nil when they are.
     var indexHindrance: String? { box.pulse.indexHindrance }
 
@@ -141,6 +144,10 @@ internal final class LanePulse: Sendable {
         lagRecords.store(lag, ordering: .relaxed)
         lagMillis.store(max(age.millis, 0), ordering: .relaxed)
     }
+
+    private let loadSeen = Mutex(LaneLoad())
+    var load: LaneLoad { loadSeen.withLock { $0 } }
+    func note(_ load: LaneLoad) { loadSeen.withLock { $0 = load } }
 
     var indexHindrance: String? { hindrance.withLock { $0 } }
 

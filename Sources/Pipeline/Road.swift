@@ -25,7 +25,7 @@ public struct ParkingLot: Hashable, Sendable {
 }
 
 /// Where a partition's records come from.
-internal enum Road: Equatable, Sendable {
+internal enum Road: Hashable, Sendable {
     /// From the publishers.
     case events
     /// From a retry topic: due when its tier is over.

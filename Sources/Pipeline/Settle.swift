@@ -16,7 +16,7 @@ extension Lane {
         guard let event = target.event else { return }
         target.settlement = settlement
         target.settledAt = loop.wall
-        metrics.settled(target, of: event, settlement.outcome)
+        metrics.settled(target, of: event, settlement)
         targetSettled(event)
     }
 

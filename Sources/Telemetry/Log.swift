@@ -15,6 +15,7 @@ public struct Log: Sendable {
     private let format: LogFormat
     private let sink: any LogSink
     private let component: StaticString?
+    private var troubles: RecentTroubles?
 
     /// A log with everything injected.
     public init(
@@ -48,7 +49,16 @@ public struct Log: Sendable {
 
     /// The same log whose lines carry the name of a component.
     public func named(_ component: StaticString) -> Log {
-        Log(level: level, format: format, sink: sink, time: time, component: component)
+        var log = Log(level: level, format: format, sink: sink, time: time, component: component)
+        log.troubles = troubles
+        return log
+    }
+
+    /// The same log, whose warnings and errors are also kept.
+    public func keeping(_ troubles: RecentTroubles) -> Log {
+        var log = self
+        log.troubles = troubles
+        return log
     }
 
     /// For whoever works on the program.
@@ -91,6 +101,14 @@ public struct Log: Sendable {
         }
         line.append(0x0A)
         sink.write(line.bytes)
+        if let troubles, level >= .warning {
+            troubles.note(
+                RecentTroubles.Line(
+                    at: time.wall.value, level: level, component: component?.description ?? "",
+                    message: message,
+                    fields: fields.map { ($0.key.description, $0.value.text) },
+                    suppressed: suppressed))
+        }
     }
 
     private func writeJSON(

@@ -34,6 +34,16 @@ public final class MetricsRegistry: Sendable {
         return counter
     }
 
+    /// A counter that somebody else keeps; asked for whenever the metrics are read, on the
+    /// reader's thread.
+    public func counter(
+        _ name: String, help: String, labels: [(String, String)] = [],
+        _ read: @escaping @Sendable () -> Double
+    ) {
+        precondition(name.hasSuffix("_total"), "a counter's name ends in _total")
+        register(name, .counter, help, labels, .function(read))
+    }
+
     /// A new shard of a gauge.
     public func gauge(_ name: String, help: String, labels: [(String, String)] = []) -> Gauge {
         let gauge = Gauge()

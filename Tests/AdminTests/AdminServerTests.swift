@@ -1,4 +1,5 @@
 import Admin
+import Base
 import Glibc
 import Telemetry
 import Testing
@@ -79,7 +80,7 @@ private func serve(
         let server = try serve()
         let head = get(server.port, "/metrics", method: "HEAD")
         #expect(head.hasPrefix("HTTP/1.1 200 OK\r\n") && head.hasSuffix("\r\n\r\n"))
-        #expect(get(server.port, "/").hasPrefix("HTTP/1.1 404 "))
+        #expect(get(server.port, "/nothing").hasPrefix("HTTP/1.1 404 "))
         #expect(get(server.port, "/metrics/../x").hasPrefix("HTTP/1.1 404 "))
         let post = exchange(
             server.port,
@@ -90,6 +91,24 @@ private func serve(
         let long = String(repeating: "x", count: 40_000)
         #expect(!get(server.port, "/" + long).hasPrefix("HTTP/1.1 2"))
         #expect(get(server.port, "/healthz").hasPrefix("HTTP/1.1 200"))
+    }
+
+    @Test func `the status is what it is given, the page may load nothing else`() throws {
+        let server = try AdminServer.start(
+            host: "127.0.0.1", port: 0,
+            routes: .init(
+                metrics: MetricsRegistry(), health: { .healthy }, readiness: { .healthy },
+                status: { $0.append("{\"v\":1}") }))
+        let status = get(server.port, "/status.json")
+        #expect(status.hasPrefix("HTTP/1.1 200 OK\r\n") && status.hasSuffix("{\"v\":1}"))
+        #expect(status.contains("Content-Type: application/json\r\n"))
+        let page = get(server.port, "/")
+        #expect(page.contains("Content-Type: text/html; charset=utf-8\r\n"))
+        #expect(page.contains("Content-Security-Policy: default-src 'none'; "))
+        #expect(page.contains("connect-src 'self'"))
+        #expect(page.contains("<!doctype html>") && page.hasSuffix("</html>"))
+        let other = try serve()
+        #expect(get(other.port, "/status.json").hasSuffix("\r\n\r\n{}"))
     }
 
     @Test func `a port in use is an error that says so`() throws {

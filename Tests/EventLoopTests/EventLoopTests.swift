@@ -4,7 +4,28 @@ import Testing
 
 @testable import EventLoop
 
+/// A clock that goes on by a millisecond whenever it is read.
+private final class SteppingTime: TimeSource {
+    private let reads = Atomic<Int64>(0)
+
+    var monotonic: MonotonicTime {
+        MonotonicTime(nanos: reads.add(1, ordering: .relaxed).newValue * 1_000_000)
+    }
+    var wall: UnixMillis { UnixMillis(0) }
+}
+
 @Suite struct `The event loop` {
+    @Test func `time between two looks at the clock is waiting, work is not`() throws {
+        let time = SteppingTime()
+        let loop = try EventLoop(name: "test", time: time)
+        for _ in 0..<3 {
+            loop.turn(waitingUpTo: .zero)
+            // Somebody works for a millisecond.
+            _ = time.monotonic
+        }
+        #expect(loop.waited == .milliseconds(3))
+    }
+
     @Test func `a timer that schedules itself for now fires in the next turn`() throws {
         let time = ManualTime()
         let loop = try EventLoop(name: "test", time: time)

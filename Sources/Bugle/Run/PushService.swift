@@ -27,7 +27,9 @@ internal final class PushService: Sendable {
     private let watched: WatchedParts
 
     /// Starts everything.
-    init(_ configuration: Configuration, _ options: Options, log: Log) throws(Failure) {
+    init(_ configuration: Configuration, _ options: Options, log given: Log) throws(Failure) {
+        let troubles = RecentTroubles()
+        let log = given.keeping(troubles)
         let roles = options.roles ?? configuration.roles
         let routes = try ConfigurationFile.routes(of: configuration)
         let kafka = try ClusterAccess.settings(configuration, log: log)
@@ -42,7 +44,9 @@ internal final class PushService: Sendable {
         try Self.checkTopics(configuration, kafka, roles)
         // Nothing that can fail here comes after a group is joined: leaving one takes time.
         watched = WatchedParts()
-        admin = try Self.startAdmin(configuration, watched, registry)
+        ProcessStatistics.register(in: registry)
+        configuration.registerCertificates(in: registry)
+        admin = try Self.startAdmin(configuration, watched, registry, troubles)
         // A process that dispatches from its own memory has to fill that memory.
         let feeds = roles.contains(.index) || !store.isShared
         feed =
@@ -142,15 +146,23 @@ internal final class PushService: Sendable {
     }
 
     private static func startAdmin(
-        _ configuration: Configuration, _ watched: WatchedParts, _ registry: MetricsRegistry
+        _ configuration: Configuration, _ watched: WatchedParts, _ registry: MetricsRegistry,
+        _ troubles: RecentTroubles
     ) throws(Failure) -> AdminServer {
         let listen = configuration.admin
+        registry.gauge("bugle_ready", help: "1 while the process can do its work.") {
+            watched.hindrances.isEmpty ? 1 : 0
+        }
+        let status = StatusReport(
+            instance: configuration.kafka.instance, group: configuration.kafka.group,
+            registry: registry, troubles: troubles, hindrances: { watched.hindrances })
         do throws(AdminError) {
             return try AdminServer.start(
                 host: listen.host, port: listen.port,
                 routes: AdminServer.Routes(
                     metrics: registry, health: { HealthReport(reasons: watched.stuckParts) },
-                    readiness: { HealthReport(reasons: watched.hindrances) }))
+                    readiness: { HealthReport(reasons: watched.hindrances) },
+                    status: { status.write(to: $0) }))
         } catch {
             throw .failed("\(error)")
         }

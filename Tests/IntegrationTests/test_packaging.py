@@ -157,6 +157,64 @@ class Image(Temporary):
         self.assertIn("bugle COMMAND", done.stdout)
 
 
+class Compose(Temporary):
+    def setUp(self):
+        super().setUp()
+        self.file = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text())
+        self.services = self.file["services"]
+
+    def test_everything_named_is_there(self):
+        self.assertEqual(
+            set(self.services),
+            {"kafka", "redis", "gateways", "topics", "bugle", "prometheus", "grafana"})
+        for name, service in self.services.items():
+            with self.subTest(service=name):
+                self.assertRegex(service["image"], r"^[a-z/]+:v?\d+\.\d+\.\d+$")
+                for on, condition in service.get("depends_on", {}).items():
+                    if condition["condition"] == "service_healthy":
+                        self.assertIn("healthcheck", self.services[on])
+                    self.assertIn(on, self.services)
+                for volume in service.get("volumes", []):
+                    source = volume.split(":")[0]
+                    if source.startswith("."):
+                        self.assertTrue((DEPLOY / "compose" / source).exists(), source)
+                    else:
+                        self.assertIn(source, self.file["volumes"])
+                for port in service.get("ports", []):
+                    self.assertTrue(port.startswith("127.0.0.1:"), port)
+
+    def test_ours_are_locked_down(self):
+        for name in ["gateways", "topics", "bugle"]:
+            service = self.services[name]
+            self.assertTrue(service["read_only"])
+            self.assertEqual(service["cap_drop"], ["ALL"])
+            self.assertTrue(
+                (DEPLOY / "compose" / service["build"]["context"]
+                 / service["build"]["dockerfile"]).resolve().exists())
+
+    def test_the_addresses_fit(self):
+        settings = yaml.safe_load((DEPLOY / "compose/bugle.yaml").read_text())
+        host, port = settings["kafka"]["brokers"].split(":")
+        listeners = self.services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+        self.assertIn(f"INSIDE://{host}:{port}", listeners)
+        self.assertEqual(settings["redis"]["address"].split(":")[0], "redis")
+        self.assertIn("7443", self.services["gateways"]["command"])
+        grace = seconds(self.services["bugle"]["stop_grace_period"])
+        self.assertGreaterEqual(grace, seconds(settings["drain_deadline"]) + GRACE)
+        scrape = yaml.safe_load((DEPLOY / "compose/prometheus.yaml").read_text())
+        (job,) = scrape["scrape_configs"]
+        self.assertEqual(job["job_name"], "bugle")
+        (target,) = job["static_configs"][0]["targets"]
+        alias, port = target.split(":")
+        self.assertIn(alias, self.services["gateways"]["networks"]["default"]["aliases"])
+        self.assertEqual(settings["admin"]["listen"], f"0.0.0.0:{port}")
+        self.assertEqual(self.services["bugle"]["network_mode"], "service:gateways")
+
+    def test_the_configuration_is_one(self):
+        self.keys()
+        self.check(DEPLOY / "compose/bugle.yaml", {"/gateways/": f"{self.folder}/"})
+
+
 def merged(base, patch):
     """A strategic merge, as far as our patches go: lists of things with names merge by name."""
     result = copy.deepcopy(base)
@@ -294,23 +352,34 @@ class Kubernetes(Temporary):
         self.check(
             BASE / "bugle.yaml", {"/etc/bugle/secrets/": f"{self.folder}/"}, POD_NAME="bugle-0")
 
-    def test_scaling_aims_at_the_replicas(self):
-        spec = self.one("ScaledObject")["spec"]
-        target = self.one("StatefulSet")
-        self.assertEqual(
-            (spec["scaleTargetRef"]["kind"], spec["scaleTargetRef"]["name"]),
-            (target["kind"], target["metadata"]["name"]))
-        self.assertGreaterEqual(spec["minReplicaCount"], 1)
-        self.assertEqual(harness.PARTITIONS % spec["maxReplicaCount"], 0)
-        drain = seconds(yaml.safe_load((BASE / "bugle.yaml").read_text())["drain_deadline"])
-        behavior = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
-        self.assertGreaterEqual(behavior["scaleDown"]["stabilizationWindowSeconds"], 2 * drain)
-        (trigger,) = spec["triggers"]
-        # KEDA reads strings.
-        self.assertTrue(all(isinstance(v, str) for v in trigger["metadata"].values()))
-        self.assertEqual(trigger["metadata"]["topic"], harness.EVENTS)
-        self.assertGreaterEqual(
-            int(trigger["metadata"]["activationLagThreshold"]), harness.PARTITIONS)
+    def test_scaling_aims_at_the_replicas_and_at_metrics_that_exist(self):
+        source = (ROOT / "Sources/Pipeline/ProcessMetrics.swift").read_text()
+        for name in ["drain", "lag"]:
+            with self.subTest(name=name):
+                (scaled,) = documents(PRODUCTION / f"scaledobject-{name}.yaml")
+                spec = scaled["spec"]
+                target = self.one("StatefulSet")
+                self.assertEqual(
+                    (spec["scaleTargetRef"]["kind"], spec["scaleTargetRef"]["name"]),
+                    (target["kind"], target["metadata"]["name"]))
+                self.assertGreaterEqual(spec["minReplicaCount"], 1)
+                self.assertLessEqual(spec["maxReplicaCount"], harness.PARTITIONS)
+                self.assertEqual(harness.PARTITIONS % spec["maxReplicaCount"], 0)
+                drain = seconds(yaml.safe_load((BASE / "bugle.yaml").read_text())["drain_deadline"])
+                behavior = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+                self.assertGreaterEqual(
+                    behavior["scaleDown"]["stabilizationWindowSeconds"], 2 * drain)
+                (trigger,) = spec["triggers"]
+                # KEDA reads strings.
+                self.assertTrue(all(isinstance(v, str) for v in trigger["metadata"].values()))
+                if name == "drain":
+                    self.assertIn('bottleneck="replicas"', trigger["metadata"]["query"])
+                    (metric,) = re.findall(r"bugle_\w+", trigger["metadata"]["query"])
+                    self.assertIn(f'"{metric}"', source)
+                else:
+                    self.assertEqual(trigger["metadata"]["topic"], harness.EVENTS)
+                    self.assertGreaterEqual(
+                        int(trigger["metadata"]["activationLagThreshold"]), harness.PARTITIONS)
 
 
 class Systemd(Temporary):

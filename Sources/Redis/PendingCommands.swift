@@ -12,36 +12,47 @@ internal struct PendingCommand {
     var hops: UInt8 = 0
 }
 
-internal struct PendingCommands {
-    private var slots: [PendingCommand?]
+/// Owns its memory: a command is moved in and out, and its handler retained once.
+internal struct PendingCommands: ~Copyable {
+    private var slots: UnsafeMutablePointer<PendingCommand>
+    /// A power of two, so that places wrap by a mask.
+    private var capacity = 64
     private var head = 0
     private(set) var count = 0
 
-    init() { slots = Array(repeating: nil, count: 64) }
+    init() { slots = .allocate(capacity: capacity) }
 
-    var first: PendingCommand? { slots[head] }
+    deinit {
+        for index in 0..<count { (slots + place(index)).deinitialize(count: 1) }
+        slots.deallocate()
+    }
 
-    mutating func append(_ command: PendingCommand) {
-        if count == slots.count { grow() }
-        slots[(head + count) & (slots.count - 1)] = command
+    var first: PendingCommand? { count > 0 ? slots[head] : nil }
+
+    mutating func append(_ command: consuming PendingCommand) {
+        if count == capacity { grow() }
+        (slots + place(count)).initialize(to: command)
         count += 1
     }
 
     mutating func popFirst() -> PendingCommand? {
-        guard let command = slots[head] else { return nil }
-        slots[head] = nil
-        head = (head + 1) & (slots.count - 1)
+        guard count > 0 else { return nil }
+        let command = (slots + head).move()
+        head = (head + 1) & (capacity - 1)
         count -= 1
         return command
     }
 
-    /// The size stays a power of two, so that places wrap by a mask.
+    private func place(_ index: Int) -> Int { (head + index) & (capacity - 1) }
+
     private mutating func grow() {
-        var larger: [PendingCommand?] = []
-        larger.reserveCapacity(slots.count * 2)
-        for index in 0..<count { larger.append(slots[(head + index) & (slots.count - 1)]) }
-        larger.append(contentsOf: repeatElement(nil, count: slots.count * 2 - count))
+        let larger = UnsafeMutablePointer<PendingCommand>.allocate(capacity: capacity * 2)
+        for index in 0..<count {
+            (larger + index).moveInitialize(from: slots + place(index), count: 1)
+        }
+        slots.deallocate()
         slots = larger
+        capacity *= 2
         head = 0
     }
 }

@@ -57,7 +57,11 @@ internal final class MarkerWriter: RedisReplyHandler {
     private var partitions: [IndexTopicPartition] = []
     private var total = 0
     private var phase = Phase.idle
-    private var positions: [Int64] = []
+    private var positions: [Int64] = [] {
+        didSet { nextOffsets = positions }
+    }
+    /// The same for markers, one array for all of them.
+    private var nextOffsets: [Int64?] = []
     private var asOf = UnixMillis(0)
     /// What each bucket's marker was last told to hold; nil before the first survey.
     private var held: [Marker?] = Array(repeating: nil, count: IndexLimits.buckets)
@@ -72,6 +76,10 @@ internal final class MarkerWriter: RedisReplyHandler {
     private var repliesLeft = 0
     private var isGood = true
     private var nextBucket = 0
+    /// Arguments of renewals that most buckets of a second share.
+    private var fieldTexts: [[UInt8]] = []
+    private var expectedTexts = OffsetTexts()
+    private var nextTexts = OffsetTexts()
     /// Tells replies to an earlier round from those of this one.
     private var round: UInt64 = 0
     private lazy var timer = LoopTimer { [unowned self] in tick() }
@@ -86,6 +94,7 @@ internal final class MarkerWriter: RedisReplyHandler {
     func assign(_ partitions: [IndexTopicPartition], of total: Int) {
         self.partitions = partitions
         self.total = total
+        fieldTexts = fields.map { Array($0.utf8) }
         phase = .idle
         if client.isReady { connected() }
     }
@@ -205,9 +214,13 @@ internal final class MarkerWriter: RedisReplyHandler {
     }
 
     private func run(_ script: RedisScript, _ bucket: Int, _ arguments: [String]) -> Bool {
+        run(script, bucket, bytes: arguments.map { Array($0.utf8) })
+    }
+
+    private func run(_ script: RedisScript, _ bucket: Int, bytes arguments: [[UInt8]]) -> Bool {
         let error = client.run(
-            script, keys: [layout.marker(bucket)], arguments: arguments.map { Array($0.utf8) },
-            to: self, tag: tag(bucket))
+            script, keys: [layout.marker(bucket)], arguments: arguments, to: self,
+            tag: tag(bucket))
         return error == nil
     }
 
@@ -369,12 +382,15 @@ internal final class MarkerWriter: RedisReplyHandler {
         let bucket = nextBucket
         nextBucket = (nextBucket + 1) % IndexLimits.buckets
         guard phase == .watching, let expected = held[bucket] else { return }
-        let next = Marker(offsets: positions, stamp: stamp(after: bucket))
-        let arguments =
-            [stampField, Self.text(expected.stamp), Self.text(next.stamp), trust(next.stamp ?? 0)]
-            + fields
-            + (expected.offsets + next.offsets).map { Self.text($0) }
-        if run(MarkerScripts.renew, bucket, arguments) { held[bucket] = next }
+        let next = Marker(offsets: nextOffsets, stamp: stamp(after: bucket))
+        var arguments = [
+            stampField, Self.text(expected.stamp), Self.text(next.stamp), trust(next.stamp ?? 0),
+        ].map { Array($0.utf8) }
+        arguments.reserveCapacity(4 + 3 * fieldTexts.count)
+        arguments += fieldTexts
+        arguments += expectedTexts.of(expected.offsets)
+        arguments += nextTexts.of(next.offsets)
+        if run(MarkerScripts.renew, bucket, bytes: arguments) { held[bucket] = next }
     }
 
     private func tag(_ bucket: Int) -> UInt64 { round << 16 | UInt64(bucket) }
@@ -390,6 +406,21 @@ internal final class MarkerWriter: RedisReplyHandler {
     private static let apartMax: Int64 = 10_000
     private static let ticksPerRound = 10
     private static let tickInterval = IndexLimits.markerInterval / Int64(ticksPerRound)
+}
+
+/// Offsets as arguments, kept until others are asked for: every second a thousand buckets are told
+/// the same ones.
+private struct OffsetTexts {
+    private var offsets: [Int64?] = []
+    private var texts: [[UInt8]] = []
+
+    mutating func of(_ wanted: [Int64?]) -> [[UInt8]] {
+        if wanted != offsets {
+            offsets = wanted
+            texts = wanted.map { $0.map { Array(String($0).utf8) } ?? [] }
+        }
+        return texts
+    }
 }
 
 extension IndexTopicPartition {

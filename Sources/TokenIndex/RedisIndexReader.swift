@@ -50,6 +50,13 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
         }
     }
 
+    /// The way back from a survey, cut by `stop`. No weak reference: the first one to an object
+    /// makes every later retain and release of it several times as slow, and each command of a
+    /// look-up retains the reader.
+    private final class Link {
+        var reader: RedisIndexReader?
+    }
+
     var delegate: (any TokenIndexDelegate)?
     private(set) var readiness = IndexReadiness.disconnected("not connected yet") {
         didSet { if readiness != oldValue { delegate?.indexReadinessChanged() } }
@@ -71,6 +78,7 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
     /// Places of look-ups whose empty answer waits for a survey of the markers: see `isDoubtful`.
     private var doubtful: [Int] = []
     private var surveysOpen = 0
+    private let link = Link()
     private var refused: [UInt64] = []
     private lazy var refusalTimer = LoopTimer { [unowned self] in answerRefused() }
     private lazy var surveyTimer = LoopTimer { [unowned self] in survey() }
@@ -93,6 +101,7 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
             observer?(event)
             connectionChanged(event)
         }
+        link.reader = self
         client.start()
     }
 
@@ -142,6 +151,7 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
         loop.cancel(surveyTimer)
         delegate = nil
         client.close()
+        link.reader = nil
     }
 
     private func answerRefused() {
@@ -414,8 +424,8 @@ extension RedisIndexReader {
         surveysOpen += 1
         let doubts = doubtful
         doubtful = []
-        MarkerSurvey.start(client, layout) { [weak self] markers, error in
-            self?.surveyed(markers, error, doubts)
+        MarkerSurvey.start(client, layout) { [link] markers, error in
+            link.reader?.surveyed(markers, error, doubts)
         }
     }
 

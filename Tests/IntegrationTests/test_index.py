@@ -320,25 +320,63 @@ class Fuse(IndexTest):
     """release and discard: a misconfiguration makes a gateway call good tokens bad."""
 
     index_settings = {"fuse": {"tokens_min": 5}}
-    faults = {"rules": [{
-        "service": ["apns-production"], "token_prefix": "bad0",
-        "effect": {"answer": {"status": 400, "reason": "BadDeviceToken"}}}]}
+    faults = {"rules": [
+        {"service": [service], "token_prefix": mark,
+         "effect": {"answer": {"status": status, "reason": reason}}}
+        for service, mark, status, reason in [
+            ("apns-production", "bad0", 400, "BadDeviceToken"),
+            ("apns-sandbox", "bad1", 400, "DeviceTokenNotForTopic"),
+            ("fcm", "bad2", 403, "SENDER_ID_MISMATCH")]]}
 
-    def trip(self, name):
-        """Sends to ten tokens that are called bad; returns their users and the fuse."""
+    def trip(self, name, kind, mark, reason, cause):
+        """Sends to ten tokens that are called bad; returns their devices and the fuse."""
         generator = random.Random(name)
-        phones = [device(generator, f"{name}-{n}", f"{name}-phone-{n}", "apns", "bad0")
+        phones = [device(generator, f"{name}-{n}", f"{name}-phone-{n}", kind, mark)
                   for n in range(10)]
         self.put(*phones)
         self.world.publish([event(f"{name}-{n}", phone.user) for n, phone in enumerate(phones)])
-        self.world.wait_settled(30)
+        self.world.wait_settled(60)
         fuses = wait_until(lambda: self.json("index", "stats")["fuses"], 30, "a fuse to trip")
         (fuse,) = fuses
-        self.assertIn("environment", fuse["likely_cause"])
+        self.assertIn(cause, fuse["likely_cause"])
         wait_until(
             lambda: self.standings(phones) == {"quarantined"}, 30,
             lambda: f"quarantine of all, not {self.standings(phones)}")
+        # The alert says what is most likely wrong, and what to do when it is repaired.
+        alarms = [line for line in self.world.dispatcher.log.read_text().splitlines()
+                  if "the fuse has tripped" in line and fuse["id"] in line]
+        self.assertEqual(len(alarms), 1, alarms)
+        self.assertIn(cause, alarms[0])
+        self.assertIn(f"bugle index release {fuse['id']}", alarms[0])
+        # The topic knows of it as well, for a rebuild.
+        wanted = {(phone.key, "quarantine", "suspend", reason, fuse["id"]) for phone in phones}
+        wait_until(lambda: self.last_words(phones) == wanted, 30,
+                   lambda: f"the topic to say {wanted}, says {self.last_words(phones)}")
+        # Nothing is sent to them while it holds.
+        before = self.requests(phones)
+        self.assertEqual(self.outcomes(f"{name}-later", phones), {("suppressed", "quarantined")})
+        self.assertEqual(self.requests(phones), before)
         return phones, fuse["id"]
+
+    def last_words(self, phones):
+        """The newest verdict on each of them."""
+        keys, newest = {phone.key for phone in phones}, {}
+        for record in self.world.kafka.read(INVALIDATIONS):
+            if record.key in keys:
+                newest[record.key] = harness.checked("push.invalidations", record).json
+        return {(key, found["verdict"], found["held_verdict"], found["reason"], found["fuse_id"])
+                for key, found in newest.items()}
+
+    def requests(self, phones):
+        tokens = {phone.token for phone in phones}
+        return sum(entry.get("token") in tokens for entry in self.world.gateways.journal())
+
+    def outcomes(self, name, phones):
+        """What becomes of another event for each of them."""
+        self.world.publish([event(f"{name}-{n}", phone.user) for n, phone in enumerate(phones)])
+        self.world.wait_settled(60)
+        return {(r["outcome"], r.get("reason")) for r in self.world.results()
+                if r["event_id"].startswith(f"{name}-")}
 
     def standings(self, phones):
         return {self.addresses(phone.user)[phone.key]["standing"] for phone in phones}
@@ -352,16 +390,29 @@ class Fuse(IndexTest):
         self.command("index", action, fuse, "--yes", code=1)
 
     def test_release_sends_to_them_again(self):
-        phones, fuse = self.trip("released")
+        phones, fuse = self.trip(
+            "released", "apns", "bad0", "BadDeviceToken", "tokens of the other APNs environment")
         self.assertIn(fuse, self.command("why", phones[0].user).stdout)
         self.assertIn(fuse, self.command("index", "stats").stdout)
         self.command("index", "release", fuse, code=2)
         self.settle("release", fuse, phones, "active")
+        before = self.requests(phones)
+        self.outcomes("released-again", phones)
+        self.assertEqual(self.requests(phones), before + 10)
 
     def test_discard_gives_them_up(self):
-        phones, fuse = self.trip("discarded")
+        phones, fuse = self.trip(
+            "discarded", "fcm", "bad2", "SENDER_ID_MISMATCH", "another Firebase project")
         self.settle("discard", fuse, phones, "suspended")
         self.assertIn("suspended", self.command("why", phones[0].user).stdout)
+        self.assertEqual(
+            {outcome for outcome, _ in self.outcomes("discarded-again", phones)}, {"no_devices"})
+
+    def test_a_wrong_topic_is_held_too(self):
+        phones, fuse = self.trip(
+            "topical", "sandbox", "bad1", "DeviceTokenNotForTopic",
+            "apns.topic is not the bundle id")
+        self.settle("release", fuse, phones, "active")
 
 
 class Ownership(IndexTest):
@@ -424,3 +475,83 @@ class Ownership(IndexTest):
                 self.wait_index("id3", [])
                 self.send(event(f"id3-{name}", "id3"))
                 self.assertEqual(set(self.outcomes(f"id3-{name}").values()), {"no_devices"})
+
+
+class Staleness(IndexTest):
+    """Devices that were not seen for long: not sent to, and the topic of verdicts says so."""
+
+    index_settings = {"sweep": {"interval": "1s", "rate": 100000}}
+
+    def test_a_sweep_says_so_once_and_a_registration_revives(self):
+        generator, day = random.Random(11), 24 * 3600 * 1000
+        now = int(time.time() * 1000)
+        phones = {name: device(generator, f"stale-{name}", f"stale-{name}", kind)
+                  for name, kind in [("old", "apns"), ("seen", "apns"), ("young", "fcm")]}
+        records = {name: {**phone.record(), "registered_at": now - 100 * day}
+                   for name, phone in phones.items()}
+        records["seen"]["last_seen_at"] = now - 2 * day
+        records["young"]["registered_at"] = now - 89 * day
+        self.world.kafka.publish(
+            DEVICES, [(phones[name].key, record) for name, record in records.items()])
+
+        wait_until(lambda: self.world.kafka.read(INVALIDATIONS), 30,
+                   "a sweep to find the stale one")
+        self.wait_applied()
+        # The next sweep may have come before the first one's word was read: it says the same.
+        said = self.world.kafka.read(INVALIDATIONS)
+        for record in said:
+            found = harness.checked("push.invalidations", record).json
+            self.assertEqual(
+                (record.key, found["verdict"], found["origin"], found["reason"], found["as_of"]),
+                (phones["old"].key, "stale", "sweeper", "not_seen", now - 100 * day))
+        wait_until(lambda: self.metric("bugle_index_stale_total") >= 1, 30, "the metric")
+        self.assertIn("not_seen", self.command("why", "stale-old").stdout)
+        self.wait_index("stale-seen", [phones["seen"].key])
+        self.wait_index("stale-young", [phones["young"].key])
+        self.world.publish([event("stale-1", phone.user) for phone in phones.values()])
+        self.world.wait_settled(30)
+        outcomes = {r["user_id"]: r["outcome"] for r in self.world.results()}
+        self.assertEqual(outcomes, {
+            "stale-old": "no_devices", "stale-seen": "accepted", "stale-young": "accepted"})
+        # It is back with its next registration.
+        back = {**records["old"], "registered_at": now, "version": 2}
+        self.world.kafka.publish(DEVICES, [(phones["old"].key, back)])
+        self.wait_index("stale-old", [phones["old"].key])
+
+    def metric(self, name):
+        _, text = self.world.get("/metrics")
+        return sum(float(line.split()[-1]) for line in text.splitlines()
+                   if line.split("{")[0].split(" ")[0] == name)
+
+
+class NewTopics(IndexTest):
+    """Both topics are others than those that Redis was filled from."""
+
+    def test_what_the_former_ones_said_is_gone(self):
+        generator = random.Random(12)
+        # Every partition of the former topic is longer than that of the next.
+        crowd = [device(generator, f"former-{n}", f"former-{n}") for n in range(400)]
+        self.world.register_only(crowd)
+        self.wait_index("former-0", [crowd[0].key])
+        self.wait_applied()
+        self.assertIsNotNone(self.world.terminate())
+
+        self.world.kafka.stop()
+        folder = self.world.folder / "next"
+        folder.mkdir()
+        self.world.kafka = self.world.keep(harness.Kafka(folder))
+        self.world.settings["kafka"]["brokers"] = self.world.kafka.address
+        self.world.config.write_text(harness.yaml(self.world.settings) + "\n")
+        self.world.apply_topics()
+        phone = device(generator, "latter", "latter-phone")
+        self.world.register_only([phone])
+        self.world.start()
+        self.wait_index("latter", [phone.key])
+        self.wait_index("former-0", [])
+        self.wait_applied()
+        self.assertIn("built anew", self.world.dispatcher.log.read_text())
+        self.assertEqual(self.json("index", "stats")["installs"], 1)
+        self.world.publish([event("n-1", "former-0"), event("n-2", "latter")])
+        self.world.wait_settled(30)
+        outcomes = {r["event_id"]: r["outcome"] for r in self.world.results()}
+        self.assertEqual(outcomes, {"n-1": "no_devices", "n-2": "accepted"})

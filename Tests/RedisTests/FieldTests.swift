@@ -399,8 +399,15 @@ private final class Certificates {
         #expect(rig.redirections.count == count && count > 0 && rig.events == [.ready])
         // And home again, empty, for the other tests.
         for key in keys + ["\(tag)new"] { #expect(try rig.run("DEL", key) == .integer(1)) }
+        // As a move: the one that takes it gets the newer epoch, which the other's last word about
+        // the slot does not beat.
+        source.command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids.1)
+        target.command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids.0)
         for server in cluster.servers.prefix(3) {
             server.command("CLUSTER", "SETSLOT", slot, "NODE", ids.0)
+        }
+        try rig.turn {
+            cluster.servers.prefix(3).allSatisfy { $0.owns("0-5460", ids.0) }
         }
     }
 
@@ -420,6 +427,9 @@ private final class Certificates {
         try rig.waitUntilReady()
         #expect(try rig.run("GET", key) == .text("v"))
         cluster.servers.swapAt(2, 3)
+        // All have heard of it: who has not would take the next loss for that of the majority.
+        let id = replica.command("CLUSTER", "MYID")
+        try rig.turn { cluster.servers.prefix(3).allSatisfy { $0.owns("10922-16383", id) } }
     }
 
     @Test func `REDIS-04: goes to the server that replaced one`() throws {
@@ -436,5 +446,15 @@ private final class Certificates {
         try rig.waitUntilReady()
         #expect(try rig.run("GET", key) == Outcome.none)
         #expect(try rig.run("SET", key, "w") == .text("OK"))
+    }
+}
+
+extension RedisServer {
+    /// Whether, as far as this server knows, a node is the master of that range and no more of it.
+    fileprivate func owns(_ range: String, _ id: String) -> Bool {
+        command("CLUSTER", "NODES").split(separator: "\n").contains { line in
+            line.hasPrefix(id) && line.contains("master")
+                && line.split(separator: " ").contains(Substring(range))
+        }
     }
 }

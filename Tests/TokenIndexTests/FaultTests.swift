@@ -5,7 +5,8 @@ import EventLoop
 import Redis
 import RedisServer
 import Testing
-import TokenIndex
+
+@testable import TokenIndex
 
 @Suite struct `The index in Redis` {
     @Test func `answers a look-up made while Redis was away once it is back and filled`() throws {
@@ -182,6 +183,26 @@ import TokenIndex
         #expect(found.count == 1_000 && dropped == 99_000)
         #expect(found.contains { $0.addressID == "app/i1" })
         #expect(found.allSatisfy { $0.registeredAt.value > 99_000 })
+    }
+
+    /// A scan may bring the same address twice: a hundredth of them here, the last one included.
+    @Test func `REDIS-08: hands out an address once that pages repeat`() throws {
+        for limit in [1_000, 200_000] {
+            var found = NewestAddresses(limit: limit)
+            for number in 0..<100_000 {
+                for _ in 0..<(number % 100 == 99 ? 2 : 1) {
+                    guard
+                        case .registration(.registered(let address)) =
+                            upload("i\(number)", "u", token: "t\(number)", at: Int64(number))
+                    else { return }
+                    found.insert(address)
+                }
+            }
+            let ids = found.finish().map(\.addressID)
+            #expect(Set(ids).count == ids.count)
+            #expect(ids.contains("app/i99999"))
+            #expect(limit == 1_000 ? ids.count >= 990 : ids.count == 100_000)
+        }
     }
 
     @Test func `REDIS-12: warns of a server that evicts, repeats a write it refused`() throws {

@@ -19,6 +19,9 @@ private final class Topics: Sendable {
         var completions = 0
         var restarts = 0
         var rooms = 0
+        var starts: [[IndexTopicPosition]] = []
+        /// Records of each partition that can be read for now.
+        var readable = Int.max
     }
 
     private let state = Mutex(State())
@@ -45,6 +48,7 @@ private final class Topics: Sendable {
                 state.epoch = epoch
                 state.isAtEnd = false
                 state.restarts += 1
+                state.starts.append(positions)
                 state.cursors = [:]
                 for position in positions {
                     let place = IndexTopicPartition(position.topic, position.partition)
@@ -65,9 +69,13 @@ private final class Topics: Sendable {
             let (batch, epoch, isAtEnd) = state.withLock { state in
                 var open: ArraySlice<IndexInput> = []
                 for (place, cursor) in state.cursors where open.isEmpty {
-                    open = state.records[place, default: []].dropFirst(Int(cursor))
+                    let records = state.records[place, default: []]
+                    open = records.prefix(state.readable).dropFirst(Int(cursor))
                 }
-                return (Array(open.prefix(size)), state.epoch, state.isAtEnd)
+                return (
+                    Array(open.prefix(size)), state.epoch,
+                    state.isAtEnd || state.readable < Int.max
+                )
             }
             if batch.isEmpty {
                 if !isAtEnd && epoch > 0 {
@@ -105,6 +113,8 @@ private final class Topics: Sendable {
     var completions: Int { state.withLock { $0.completions } }
     var restarts: Int { state.withLock { $0.restarts } }
     var rooms: Int { state.withLock { $0.rooms } }
+    var starts: [[IndexTopicPosition]] { state.withLock { $0.starts } }
+    func stall(after count: Int) { state.withLock { $0.readable = count } }
     var complaints: [IndexBuilderEvent] { state.withLock { $0.events } }
     func inputs(_ place: IndexTopicPartition) -> [IndexInput] {
         state.withLock { $0.records[place, default: []] }
@@ -197,6 +207,74 @@ private func device(_ install: String, _ user: String, _ token: String, _ time: 
         server.thaw()
         while topics.rooms == 0 { topics.wait() }
         #expect(builder.feed([batches[taken]], epoch: 1))
+    }
+
+    /// What waits has a bound in bytes too: records are as large as they please.
+    @Test func `refuses batches of large records after a few of them`() throws {
+        let server = try RedisServer()
+        let index = try RedisStore(server: server).index
+        let topics = Topics()
+        let builder = try IndexBuilder(
+            makeWriter: { index.writer(on: $0) }, report: { topics.heard($0) })
+        defer { builder.stop() }
+        builder.assign(Self.partitions, of: 2)
+        try topics.run(builder) { $0.restarts == 1 }
+        server.freeze()
+        defer { server.thaw() }
+        let large = [UInt8](repeating: 0x20, count: 60_000)
+        var taken = 0
+        func batch() -> [IndexInput] {
+            [
+                IndexInput(
+                    topic: .devices,
+                    position: TopicPosition(
+                        partition: 0, offset: Int64(taken), timestamp: Int64(taken)),
+                    key: Array("app/i".utf8), value: Array(device("i", "u", "t", 1).utf8) + large)
+            ]
+        }
+        while taken < 10_000, builder.feed(batch(), epoch: 1) { taken += 1 }
+        // As many as are in work at once are let go of before their change is stored.
+        let most = IndexLimits.bytesQueued / large.count + IndexLimits.changesInFlight + 1
+        #expect(taken >= IndexLimits.bytesQueued / (large.count + 1_000) && taken <= most)
+    }
+
+    @Test func `goes on where its predecessor was when it died in the middle`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let topics = Topics()
+        for install in 0..<3_000 {
+            topics.append(
+                .devices, "app/i\(install)",
+                device("i\(install)", "u\(install % 500)", "t\(install)", 1))
+        }
+        topics.stall(after: 1_500)
+        let index = store.index
+        func makeBuilder() throws -> IndexBuilder {
+            let builder = try IndexBuilder(
+                makeWriter: { index.writer(on: $0) }, report: { topics.heard($0) })
+            builder.assign(Self.partitions, of: 2)
+            return builder
+        }
+        let first = try makeBuilder()
+        let operations = try RedisIndexOperator(index)
+        // Half of it is applied, and the markers say so; nobody may trust them yet.
+        try topics.run(first) { _ in
+            (try? operations.markers().positions.first { $0.topic == .devices })?.nextOffset
+                == 1_500
+        }
+        #expect(try !operations.markers().isComplete)
+        first.stop()
+        #expect(topics.starts.count == 1 && topics.completions == 0)
+
+        topics.stall(after: .max)
+        let second = try makeBuilder()
+        defer { second.stop() }
+        try topics.run(second) { $0.completions == 1 }
+        let start = topics.starts.last?.first { $0.topic == .devices }
+        #expect(start?.nextOffset == 1_500)
+        #expect(second.progress.applied <= 1_500)
+        let rig = try IndexRig(store, isComplete: false)
+        for user in 0..<500 { #expect(try rig.ids("u\(user)").count == 6, "u\(user)") }
     }
 
     @Test func `fills a Redis that is killed and comes back empty in the middle`() throws {

@@ -1,6 +1,7 @@
 // The token index alone, against a redis-server that `benchmarks/rows/index.py` started: what a
-// look-up costs this process at a given pipeline depth, and how fast an index is built. A look-up
-// is the user's hash and the bucket's marker, decoded into addresses.
+// look-up costs this process at a given pipeline depth, how fast an index is built and in how much
+// memory, and where a builder goes on whose predecessor was killed. A look-up is the user's hash
+// and the bucket's marker, decoded into addresses.
 
 import Base
 import EventLoop
@@ -22,6 +23,8 @@ struct Options {
     var lookUps = 200_000
     var depth = 32
     var mode = "look-up"
+    /// The process kills itself when so many records are applied; 0 for never.
+    var crashAfter = 0
 
     init(_ arguments: ArraySlice<String>) {
         var rest = arguments
@@ -33,10 +36,18 @@ struct Options {
             case "--look-ups": lookUps = Int(value) ?? lookUps
             case "--depth": depth = Int(value) ?? depth
             case "--mode": mode = value
+            case "--crash-after": crashAfter = Int(value) ?? crashAfter
             default: fail("unknown option \(option)")
             }
         }
     }
+}
+
+/// CPU time of the calling thread alone.
+func threadMicroseconds() -> Double {
+    var time = timespec()
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return Double(time.tv_sec) * 1e6 + Double(time.tv_nsec) / 1e3
 }
 
 func cpuMicroseconds() -> Double {
@@ -44,6 +55,21 @@ func cpuMicroseconds() -> Double {
     getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
     return Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6
         + Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
+}
+
+/// Memory of this process in MiB: a line of /proc/self/status, e.g. `VmRSS` now, `VmHWM` at most.
+func memory(_ name: String) -> Double {
+    guard let file = fopen("/proc/self/status", "r") else { fail("no /proc") }
+    defer { fclose(file) }
+    var line = [CChar](repeating: 0, count: 256)
+    while fgets(&line, Int32(line.count), file) != nil {
+        let text = String(
+            decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        guard text.hasPrefix(name + ":") else { continue }
+        let digits = text.filter { $0.isASCII && $0.isNumber }
+        return (Double(digits) ?? 0) / 1_024
+    }
+    fail("no \(name)")
 }
 
 func report(_ values: [(String, Double)]) {
@@ -85,21 +111,53 @@ final class LookUpRun: TokenIndexDelegate {
     func indexReadinessChanged() {}
 }
 
+/// Keeps the index as it is: a reader trusts only what its writer renews.
+final class Keeper: Sendable {
+    private let builder: IndexBuilder
+
+    init(_ configuration: RedisConfiguration) throws {
+        let epochs = Mutex<UInt64>(0)
+        let changed = Semaphore()
+        builder = try IndexBuilder(
+            makeWriter: { RedisTokenIndex(configuration).writer(on: $0) },
+            report: { event in
+                guard case .readFrom(_, let epoch) = event else { return }
+                epochs.withLock { $0 = epoch }
+                changed.signal()
+            })
+        builder.assign(partitions, of: partitions.count)
+        while epochs.withLock({ $0 }) == 0 { changed.wait() }
+        builder.caughtUp(epoch: epochs.withLock { $0 })
+    }
+
+    func stop() { builder.stop() }
+}
+
+/// As many as topics have by default.
+let partitions = (0..<24).flatMap {
+    [IndexTopicPartition(.devices, $0), IndexTopicPartition(.invalidations, $0)]
+}
+
 func measureLookUps(_ options: Options) throws {
     let loop = try EventLoop(name: "look-up")
     let configuration = RedisConfiguration(host: "127.0.0.1", port: options.port)
+    let keeper = try Keeper(configuration)
+    defer { keeper.stop() }
     let index = RedisTokenIndex(configuration).reader(on: loop)
     let run = LookUpRun(index, options)
     while !index.isReady { loop.turn(waitingUpTo: .seconds(1)) }
     for _ in 0..<options.depth { run.ask() }
     while run.answered < options.lookUps / 10 { loop.turn(waitingUpTo: .seconds(1)) }
-    let (answered, cpu, start) = (run.answered, cpuMicroseconds(), SystemTime.shared.monotonic)
+    let (answered, start) = (run.answered, SystemTime.shared.monotonic)
+    let (cpu, all) = (threadMicroseconds(), cpuMicroseconds())
     while run.answered < options.lookUps { loop.turn(waitingUpTo: .seconds(1)) }
     let count = Double(run.answered - answered)
     let wall = (SystemTime.shared.monotonic - start).seconds
+    let used = threadMicroseconds() - cpu
     report([
-        ("cpu_us", (cpuMicroseconds() - cpu) / count), ("per_second", count / wall),
+        ("cpu_us", used / count), ("per_second", count / wall),
         ("addresses", Double(run.addresses) / Double(run.answered)),
+        ("renewal_cpu_percent", (cpuMicroseconds() - all - used) / wall / 10_000),
     ])
 }
 
@@ -123,14 +181,16 @@ func makeRecord(_ number: Int, user: Int) -> IndexInput {
 }
 
 func measureBuilding(_ options: Options) throws {
-    let events = Mutex<(epoch: UInt64, isComplete: Bool)>((0, false))
+    let events = Mutex<(epoch: UInt64, start: Int64, isComplete: Bool)>((0, 0, false))
     let changed = Semaphore()
     let configuration = RedisConfiguration(host: "127.0.0.1", port: options.port)
     let builder = try IndexBuilder(
         makeWriter: { RedisTokenIndex(configuration).writer(on: $0) },
         report: { event in
             switch event {
-            case .readFrom(_, let epoch): events.withLock { $0.epoch = epoch }
+            case .readFrom(let positions, let epoch):
+                let devices = positions.first { $0.topic == .devices && $0.partition == 0 }
+                events.withLock { $0 = (epoch, devices?.nextOffset ?? 0, false) }
             case .complete: events.withLock { $0.isComplete = true }
             case .roomAvailable, .noticed: break
             case .unreadable(_, _, let error): fail("\(error)")
@@ -138,22 +198,42 @@ func measureBuilding(_ options: Options) throws {
             }
             changed.signal()
         })
-    builder.assign([.init(.devices, 0), .init(.invalidations, 0)], of: 2)
+    builder.assign(partitions, of: partitions.count)
     while events.withLock({ $0.epoch }) == 0 { changed.wait() }
     let start = SystemTime.shared.monotonic
     let cpu = cpuMicroseconds()
-    for user in 0..<options.users {
-        let batch = [makeRecord(2 * user, user: user), makeRecord(2 * user + 1, user: user)]
-        while !builder.feed(batch, epoch: 1) { changed.wait() }
+    let (epoch, first) = events.withLock { ($0.epoch, Int($0.start)) }
+    let total = 2 * options.users
+    var early = memory("VmRSS")
+    for number in stride(from: first, to: total, by: batchSize) {
+        let batch = (number..<min(number + batchSize, total)).map { makeRecord($0, user: $0 / 2) }
+        while !builder.feed(batch, epoch: epoch) { changed.wait() }
+        if options.crashAfter > 0, builder.progress.applied >= UInt64(options.crashAfter) {
+            kill(getpid(), SIGKILL)
+        }
+        if number - first <= (total - first) / 4 { early = memory("VmRSS") }
     }
-    builder.caughtUp(epoch: 1)
+    builder.caughtUp(epoch: epoch)
     while !events.withLock({ $0.isComplete }) { changed.wait() }
-    let count = Double(2 * options.users)
+    let count = Double(total - first)
     report([
-        ("cpu_us", (cpuMicroseconds() - cpu) / count),
+        ("start", Double(first)), ("cpu_us", (cpuMicroseconds() - cpu) / count),
         ("per_second", count / (SystemTime.shared.monotonic - start).seconds),
+        ("rss_quarter_mib", early), ("rss_end_mib", memory("VmRSS")),
+        ("rss_most_mib", memory("VmHWM")),
     ])
     builder.stop()
+}
+
+/// Records handed over at a time, as many as the feed of a running process does.
+let batchSize = 512
+
+/// What the store holds.
+func countAddresses(_ options: Options) throws {
+    let configuration = RedisConfiguration(host: "127.0.0.1", port: options.port)
+    let index = RedisTokenIndex(configuration)
+    let counts = try RedisIndexOperator(index).statistics { _ in }
+    report([("installs", Double(counts.installs)), ("active", Double(counts.count(.active)))])
 }
 
 let options = Options(CommandLine.arguments.dropFirst())
@@ -161,6 +241,7 @@ do {
     switch options.mode {
     case "look-up": try measureLookUps(options)
     case "build": try measureBuilding(options)
+    case "count": try countAddresses(options)
     default: fail("unknown mode \(options.mode)")
     }
 } catch {

@@ -1,0 +1,221 @@
+// The feed of the token index on a cluster: what it does about topics that are not those it knew,
+// and with what the writer finds out.
+
+import Base
+import EventLoop
+import Kafka
+import Synchronization
+import Telemetry
+import Testing
+
+@testable import Bugle
+@testable import TokenIndex
+
+private struct FeedWorld {
+    let cluster: MockCluster
+    let registry = MetricsRegistry()
+    let sink = CollectingSink()
+    let settings: IndexFeedSettings
+
+    init() throws {
+        cluster = try MockCluster()
+        for topic in ["push.devices", "push.invalidations"] {
+            try cluster.createTopic(topic, partitions: 1)
+        }
+        settings = IndexFeedSettings(
+            kafka: KafkaConfiguration(
+                bootstrapServers: cluster.bootstrapServers,
+                properties: ["fetch.wait.max.ms": "10"]),
+            devices: "push.devices", invalidations: "push.invalidations")
+    }
+
+    var log: Log { Log(level: .debug, format: .json, sink: sink) }
+
+    func metrics() -> String {
+        let bytes = ByteWriter()
+        registry.writeExposition(to: bytes)
+        return String(decoding: bytes.array, as: UTF8.self)
+    }
+
+    func publish(_ count: Int) throws {
+        let producer = try TopicProducer(settings.kafka)
+        for number in 0..<count {
+            let value = """
+                {"v":1,"app":"shop","install_id":"i\(number)","user_id":"u","platform":"android",
+                 "gateway":"fcm","environment":"none","token":"t\(number)","registered_at":5}
+                """
+            try producer.send(
+                to: "push.devices", key: Array("shop/i\(number)".utf8), value: Array(value.utf8))
+        }
+        try producer.flush(timeout: .seconds(30))
+    }
+
+    func verdicts(_ count: Int, within span: TimeSpan = .seconds(30)) throws -> [String] {
+        let reader = try TopicReader(
+            settings.kafka, topics: ["push.invalidations"], from: .beginning)
+        var values: [String] = []
+        let deadline = SystemTime.shared.monotonic + span
+        while values.count < count, SystemTime.shared.monotonic < deadline {
+            reader.read(timeout: .milliseconds(100)) { record in
+                values.append(
+                    record.value.map { String(decoding: $0, as: UTF8.self) } ?? "null")
+            }
+        }
+        return values
+    }
+}
+
+/// A store that claims to have applied so much, and what it was asked to do.
+private final class Claims: Sendable {
+    struct State: Sendable {
+        var rebuilds = 0
+        var applied = 0
+        var marks = 0
+    }
+
+    let nextOffset: Int64
+    let state = Mutex(State())
+    let changed = Semaphore()
+
+    init(_ nextOffset: Int64) { self.nextOffset = nextOffset }
+
+    func change(_ body: (inout State) -> Void) {
+        state.withLock { body(&$0) }
+        changed.signal()
+    }
+
+    func wait(until condition: (State) -> Bool) -> Bool {
+        let deadline = SystemTime.shared.monotonic + .seconds(30)
+        while !condition(state.withLock { $0 }) {
+            guard SystemTime.shared.monotonic < deadline else { return false }
+            _ = changed.wait(upTo: .milliseconds(50))
+        }
+        return true
+    }
+}
+
+private final class ClaimingWriter: IndexWriter {
+    var delegate: (any IndexWriterDelegate)?
+    private let claims: Claims
+    private var partitions: [IndexTopicPartition] = []
+
+    init(_ claims: Claims) { self.claims = claims }
+
+    func assign(_ partitions: [IndexTopicPartition], of total: Int) {
+        self.partitions = partitions
+        begin(at: claims.nextOffset)
+    }
+
+    func rebuild() {
+        claims.change { $0.rebuilds += 1 }
+        begin(at: 0)
+    }
+
+    private func begin(at offset: Int64) {
+        delegate?.applyFrom(
+            partitions.map {
+                IndexTopicPosition(
+                    topic: $0.topic, partition: $0.partition,
+                    nextOffset: $0.topic == .devices ? offset : 0)
+            })
+    }
+
+    func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64) {
+        claims.change { $0.applied += 1 }
+        delegate?.changeFinished(tag: tag, .applied)
+    }
+
+    func mark(_ positions: [IndexTopicPosition]) {
+        claims.change { $0.marks += 1 }
+        delegate?.markersWritten()
+    }
+
+    func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {}
+
+    func stop() { delegate = nil }
+}
+
+@Suite struct `A topic of the index` {
+    /// Offsets of a topic that was deleted and created again say nothing about the new one.
+    @Test(arguments: [(4, 1, 3), (3, 0, 0), (2, 0, 1), (0, 0, 3)] as [(Int64, Int, Int)])
+    func `that ends before what was read is another one, and is read from its start`(
+        claimed: Int64, rebuilds: Int, applied: Int
+    ) throws {
+        let world = try FeedWorld()
+        try world.publish(3)
+        let claims = Claims(claimed)
+        let feed = try IndexFeed(
+            world.settings, makeWriter: { _ in ClaimingWriter(claims) },
+            registry: world.registry, log: world.log)
+        #expect(claims.wait { $0.marks == 1 })
+        let state = claims.state.withLock { $0 }
+        #expect(state.rebuilds == rebuilds && state.applied == applied)
+        let hasSaidSo = world.sink.lines.contains { $0.contains("the index is built anew") }
+        #expect(hasSaidSo == (rebuilds > 0))
+        #expect(feed.stop(deadline: SystemTime.shared.monotonic + .seconds(30)))
+    }
+}
+
+@Suite struct `What the writer of the index finds out` {
+    private let name = FuseName(
+        app: "shop", gateway: .fcm, environment: .none, credential: "project")
+
+    private func record(_ install: String) throws -> InvalidationRecord {
+        let id = try #require(AddressID(app: "shop", installID: install))
+        return InvalidationRecord(
+            addressID: id, verdict: .stale, reason: "not_seen", origin: .sweeper,
+            asOf: UnixMillis(5))
+    }
+
+    @Test func `reaches the operator with its likely cause and its remedy`() throws {
+        let world = try FeedWorld()
+        let board = IndexNoticeBoard(world.settings, registry: world.registry, log: world.log)
+        let fuse = TrippedFuse(
+            id: "shop.fcm.none.7", name: name, since: UnixMillis(7), reason: "SENDER_ID_MISMATCH",
+            held: 50)
+        board.take(.fuseTripped(fuse))
+        let alarm = try #require(world.sink.lines.last)
+        #expect(alarm.contains(#""level":"error""#))
+        #expect(alarm.contains("belongs to another Firebase project than the app"))
+        #expect(alarm.contains("bugle index release shop.fcm.none.7, or discard"))
+        board.take(
+            .churn(ChurnAlarm(app: "shop", gateway: .fcm, environment: .none, dead: 70)))
+        #expect(world.sink.lines.last?.contains(#""dead_this_hour":70"#) == true)
+        let count = world.sink.lines.count
+        board.take(.swept(SweepReport()))
+        #expect(world.sink.lines.count == count, "nothing stale is no news")
+        var report = SweepReport()
+        report.installs = 9
+        report.stale = 4
+        board.take(.swept(report))
+        #expect(world.sink.lines.last?.contains(#""stale":4"#) == true)
+        let metrics = world.metrics()
+        let labels = #"{app="shop",gateway="fcm",environment="none"}"#
+        #expect(metrics.contains("bugle_fuse_trips_total\(labels) 1"))
+        #expect(metrics.contains("bugle_churn_alarms_total\(labels) 1"))
+        #expect(metrics.contains("bugle_index_stale_total 4"))
+    }
+
+    @Test func `is written on the topic of verdicts, also when the cluster was away`() throws {
+        let world = try FeedWorld()
+        let board = IndexNoticeBoard(world.settings, registry: world.registry, log: world.log)
+        board.take(.publish(try record("i1")))
+        board.publish()
+        let first = try world.verdicts(1)
+        #expect(first.count == 1)
+        world.cluster.push([.topicUnauthorized], to: .produce)
+        board.take(.publish(try record("i2")))
+        board.publish()
+        #expect(world.sink.lines.contains { $0.contains("verdicts cannot be written") })
+        world.cluster.clearFaults(of: .produce)
+        // It is tried again a second later, whatever else comes.
+        var values: [String] = []
+        let deadline = SystemTime.shared.monotonic + .seconds(30)
+        while values.count < 2, SystemTime.shared.monotonic < deadline {
+            board.publish()
+            values = try world.verdicts(2, within: .milliseconds(500))
+        }
+        #expect(values.contains { $0.contains(#""install_id":"i2""#) })
+        #expect(values.allSatisfy { $0.contains(#""origin":"sweeper""#) })
+    }
+}

@@ -83,6 +83,14 @@ extension Configuration.Dispatch {
         fcmConnections = Connections(connections.section("fcm"), min: 2, max: 4)
         connections.finish()
         retry = Retry(section.section("retry"))
+        deduplicate = section.value(
+            "deduplicate", default: .zero, "0, or a time from 1s to 7d with its unit"
+        ) { text in
+            if text == "0" { return .zero }
+            return SpanText.read(text).flatMap {
+                (.seconds(1) ... .hours(7 * 24)).contains($0) ? $0 : nil
+            }
+        }
         section.finish()
     }
 }

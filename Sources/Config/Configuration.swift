@@ -352,5 +352,8 @@ extension Configuration {
         public var fcmConnections: Connections
         /// Retries.
         public var retry: Retry
+        /// For how long an event with the same app, source and id is not pushed again; 1 s to 7 d,
+        /// zero for never, which is the default.
+        public var deduplicate: TimeSpan
     }
 }

@@ -115,6 +115,7 @@ public enum Reason: String, Sendable, CaseIterable {
     case credentialUnavailable = "credential_unavailable"
     case permissionDenied = "permission_denied"
     case superseded = "superseded"
+    case duplicate = "duplicate"
     case optedOut = "opted_out"
     case channelMuted = "channel_muted"
     case webRequiresVisible = "web_requires_visible"

@@ -107,6 +107,7 @@ extension Lane {
         var isWhole = true
         held.withRecord { input in
             event.source.take(input)
+            event.noteReplay(input)
             event.recordBytes = (input.value?.count ?? 0) + (input.key?.count ?? 0)
             recordBytes += event.recordBytes
             do throws(Refusal) {

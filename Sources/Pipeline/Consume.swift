@@ -135,6 +135,7 @@ extension Lane {
         event.offset = input.position.offset
         event.dueAt = nil
         event.source.take(input)
+        event.noteReplay(input)
         event.consumedAt = loop.wall
         event.recordBytes = (input.value?.count ?? 0) + (input.key?.count ?? 0)
         recordBytes += event.recordBytes

@@ -25,6 +25,10 @@ public enum DeadLetterCode: String, Sendable, CaseIterable {
     case contentError = "content_error"
     /// The event asks for something this version does not do.
     case unsupported
+    /// A copy: retries of one of its targets are used up, and its route wants it kept.
+    case failed
+    /// A copy: its time was over, and its route wants it kept.
+    case expired
 }
 
 /// Why one record is refused, with what could be read of it.

@@ -49,5 +49,5 @@ internal struct DeadLetterRecord {
     }
 
     /// How much of a large value is kept, in bytes.
-    private static let keptBytes = 256 << 10
+    static let keptBytes = 256 << 10
 }

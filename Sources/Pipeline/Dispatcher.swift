@@ -67,6 +67,9 @@ public struct DispatcherSettings: Sendable {
     /// A look-up older than this is repeated before a request is written: at most one second, by
     /// which time nobody else's push may start any more.
     public var lookUpAge = TimeSpan.seconds(1)
+    /// For how long an event with the same app, source and id counts as a copy of one that was
+    /// pushed; zero: never.
+    public var deduplicate = TimeSpan.zero
     /// How long a target waits for a stream or a token before it is put off.
     internal var streamPatience = TimeSpan.seconds(10)
     /// Identifies the configuration in results.
@@ -142,6 +145,7 @@ public final class Dispatcher: Sendable {
     public init(
         _ settings: DispatcherSettings, apps: [PushApp],
         index makeIndex: @escaping @Sendable (EventLoop) -> any TokenIndex,
+        marks makeMarks: @escaping @Sendable (EventLoop) -> (any EventMarks)? = { _ in nil },
         registry: MetricsRegistry, log: Log
     ) throws(DispatcherError) {
         let alarms = AlarmLog(log)
@@ -171,7 +175,8 @@ public final class Dispatcher: Sendable {
         for number in 0..<settings.lanes {
             let plan = LanePlan(
                 number: number, settings: laneSettings, dispatcher: settings, apps: apps,
-                committer: committer, makeIndex: makeIndex, registry: registry, alarms: alarms)
+                committer: committer, makeIndex: makeIndex, makeMarks: makeMarks,
+                registry: registry, alarms: alarms)
             lanes.append(try LaneThread(plan))
         }
         self.lanes = lanes
@@ -298,7 +303,7 @@ extension LaneSettings {
             deadLettersKeepPartition: (counts[settings.deadLettersTopic] ?? 0) >= most,
             group: settings.group.groupID, configurationHash: settings.configurationHash,
             replica: settings.replica, gatewayPreference: settings.gatewayPreference,
-            lookUpAge: min(settings.lookUpAge, .seconds(1)),
+            lookUpAge: min(settings.lookUpAge, .seconds(1)), deduplicate: settings.deduplicate,
             streamPatience: settings.streamPatience)
     }
 }

@@ -151,6 +151,16 @@ internal final class EventInFlight: SlabResident {
     let shared = SharedRequest()
     /// Waits for `not_before`, or to repeat a look-up.
     @exclusivity(unchecked) var holdTimer: LoopTimer?
+    /// Which dead letter it replays, as its header says.
+    @exclusivity(unchecked) var replayOf: String?
+    /// The question about its mark; 0 while none was asked. See `DuplicateWatch`.
+    @exclusivity(unchecked) var markQuestion: UInt32 = 0
+    /// That question is not answered yet.
+    @exclusivity(unchecked) var awaitsMark = false
+    /// A copy of it was pushed.
+    @exclusivity(unchecked) var isDuplicate = false
+    /// What the look-up said while the mark was awaited.
+    @exclusivity(unchecked) var heldLookUp: HeldLookUp?
     /// Bytes of the record, for the lane's account of memory.
     @exclusivity(unchecked) var recordBytes = 0
 
@@ -171,6 +181,11 @@ internal final class EventInFlight: SlabResident {
         content = nil
         shared.forget()
         holdTimer = nil
+        replayOf = nil
+        markQuestion = 0
+        awaitsMark = false
+        isDuplicate = false
+        heldLookUp = nil
         targets.removeAll(keepingCapacity: true)
         openTargets = 0
         // A rare large record must not pin its parser's memory for good.

@@ -50,7 +50,7 @@ extension Lane {
     }
 
     private func lookUp(_ event: EventInFlight) {
-        guard let envelope = event.envelope, let app = event.app else { return }
+        guard let envelope = event.envelope, let app = event.app, mayBeFirst(event) else { return }
         lookUpsOpen += 1
         index.lookUp(app: app.name, userID: envelope.userID, tag: LookUpTag.event(event.slot))
     }
@@ -115,10 +115,15 @@ extension Lane: TokenIndexDelegate {
         }
     }
 
-    private func fanOut(
+    func fanOut(
         _ event: EventInFlight, _ addresses: [DeviceAddress], dropped: Int, at time: MonotonicTime
     ) {
         guard let envelope = event.envelope, let app = event.app else { return }
+        if event.awaitsMark {
+            event.heldLookUp = HeldLookUp(addresses: addresses, dropped: dropped, time: time)
+            return
+        }
+        if event.isDuplicate { return endDuplicate(event) }
         if event.reentry?.targets != nil { return resume(event, addresses, at: time) }
         if dropped > 0 { alarms.addressesDropped(dropped) }
         event.fannedOutAt = loop.wall

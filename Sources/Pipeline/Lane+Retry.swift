@@ -144,7 +144,7 @@ extension Lane {
         loop.schedule(timer, at: loop.now + wait)
     }
 
-    private func takeUpTargets(_ event: EventInFlight) {
+    func takeUpTargets(_ event: EventInFlight) {
         guard let reentry = event.reentry else { return }
         event.fannedOutAt = reentry.fannedOutAt
         let stems = writeStems(of: event)

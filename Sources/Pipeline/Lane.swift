@@ -26,6 +26,8 @@ internal final class Lane {
     var pools: [PoolPace]
     let pulse: LanePulse
     let poolObservers: [PoolObserver]
+    /// The copies that are known; nil where nobody remembers any.
+    let duplicates: DuplicateWatch?
 
     // Not checked for exclusivity at run time: what is touched for every event or push, each access
     // one statement on the lane's thread.
@@ -86,6 +88,8 @@ internal final class Lane {
         closeWindows()
         flushAtEndOfTurn()
     }
+    /// Sets the marks of what is committed.
+    lazy var markTimer: LoopTimer = LoopTimer { [unowned self] in setMarks() }
     /// Reads on while back-pressure holds, when no other event would wake the lane.
     lazy var readTimer: LoopTimer = LoopTimer { [unowned self] in
         mayHaveRecords = true
@@ -108,6 +112,7 @@ internal final class Lane {
         pools = parts.pools
         pulse = parts.pulse
         poolObservers = parts.poolObservers
+        duplicates = parts.marks.map { DuplicateWatch($0) }
         outbox = parts.committer.makeBatch()
         windows = CoalescingWindows(bytesMax: parts.settings.windowBytes)
         routes = parts.settings.routes
@@ -118,6 +123,7 @@ internal final class Lane {
         wakeUp = try WakeUp(loop: parts.loop)
         wakeUp.owner = self
         index.delegate = self
+        parts.marks?.delegate = self
         for pace in pools { pace.pool.delegate = self }
         for tokens in accessTokens { tokens.onChange = { [unowned self] in resumeAwaitingToken() } }
         loop.schedule(readTimer, at: loop.now)
@@ -145,7 +151,9 @@ internal final class Lane {
         loop.cancel(parkingTimer)
         loop.cancel(windowTimer)
         dropWindows()
+        loop.cancel(markTimer)
         index.stop()
+        duplicates?.stop()
         for tokens in accessTokens { tokens.close() }
         // What is still open is abandoned, not settled: the next owner does it again.
         for pool in pools {
@@ -169,6 +177,7 @@ internal struct LaneParts {
     let pools: [PoolPace]
     let pulse: LanePulse
     let poolObservers: [PoolObserver]
+    let marks: (any EventMarks)?
 }
 
 extension Lane: TurnEndHandler {

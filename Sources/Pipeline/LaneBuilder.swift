@@ -45,7 +45,7 @@ internal final class LaneBuilder {
             index: plan.makeIndex(loop), metrics: LaneMetrics(plan.registry),
             alarms: plan.alarms, apps: apps, accessTokens: tokens, pools: Array(pools.values),
             pulse: pulse,
-            poolObservers: observers)
+            poolObservers: observers, marks: plan.makeMarks(loop))
         do throws(SystemError) {
             return try Lane(parts)
         } catch {

@@ -41,6 +41,8 @@ internal struct LaneSettings: Sendable {
     var gatewayPreference: [Gateway]
     /// A look-up older than this is repeated before a request is written.
     var lookUpAge: TimeSpan
+    /// For how long copies of an event are recognised; zero: never, replays excepted.
+    var deduplicate = TimeSpan.zero
     /// How long after a look-up without an answer it is asked again.
     let lookUpRetryInterval = TimeSpan.milliseconds(200)
     /// The shortest time between a lost answer of FCM and the next attempt (vendor rule).

@@ -19,6 +19,7 @@ internal struct LanePlan: Sendable {
     let apps: [PushApp]
     let committer: Committer
     let makeIndex: @Sendable (EventLoop) -> any TokenIndex
+    var makeMarks: @Sendable (EventLoop) -> (any EventMarks)? = { _ in nil }
     let registry: MetricsRegistry
     let alarms: AlarmLog
 }

@@ -169,6 +169,8 @@ extension Reentry {
     static let burstHeader = "bugle-burst"
     static let foldedHeader = "bugle-folded"
     static let foldedCountHeader = "bugle-folded-count"
+    /// Which dead letter the event replays; it stays with the event on every road.
+    static let replayHeader = "bugle-replay-of"
 }
 
 extension PendingTarget {

@@ -6,6 +6,7 @@ internal import EventLoop
 internal import Gateways
 internal import JSON
 internal import Kafka
+internal import Routes
 internal import Telemetry
 internal import TokenIndex
 
@@ -37,6 +38,7 @@ extension Lane {
                 shared: eventFields, scratch: scratch, to: bytes)
         }
         outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
+        if outcome == .expired { keepCopy(of: event, .expired, reason, detail: "") }
         finish(event)
     }
 
@@ -53,6 +55,7 @@ extension Lane {
             addInvalidation(of: target)
         }
         if event.postponedTargets > 0 { addRetryRecords(of: event) }
+        if event.routed?.route.keepsDeadLetters == true { keepCopyOfUnsent(event) }
         finish(event)
     }
 
@@ -102,6 +105,7 @@ extension Lane {
     /// Completes the offset, gives everything back and tells who waits for the partition.
     func finish(_ event: EventInFlight) {
         guard let partition = event.partition else { return }
+        leaveDuplicates(event, isComplete: !partition.isLost)
         if !partition.isLost {
             outbox.completeEvent(
                 epoch: partition.assignment.epoch,
@@ -116,6 +120,7 @@ extension Lane {
     func abandon(_ event: EventInFlight) {
         guard let partition = event.partition else { return }
         if event.burst != nil { abandonFolded(of: event) }
+        leaveDuplicates(event, isComplete: false)
         giveBack(event, of: partition)
     }
 

@@ -18,7 +18,8 @@ internal final class SourceRecord {
     func take(_ record: InputRecord) {
         key = copy(record.key)
         value = copy(record.value)
-        for header in record.headers where !header.name.hasPrefix(Reentry.prefix) {
+        for header in record.headers
+        where !header.name.hasPrefix(Reentry.prefix) || header.name == Reentry.replayHeader {
             headers.append((header.name, copy(header.value)))
         }
     }
@@ -37,11 +38,17 @@ internal final class SourceRecord {
         if !headers.isEmpty { headers.removeAll() }
     }
 
-    /// Adds the record to a batch, to that topic and partition.
-    func add(to outbox: OutboxBatch, _ topic: OutputTopic, partition: Int32) {
+    /// Bytes of the value.
+    var valueBytes: Int { value?.count ?? 0 }
+
+    /// Adds the record to a batch, to that topic and partition; nil lets the key decide. A value
+    /// that is longer than `limit` is cut.
+    func add(
+        to outbox: OutboxBatch, _ topic: OutputTopic, partition: Int32?, limit: Int = .max
+    ) {
         outbox.addRecord(
             to: topic, partition: partition, key: outbox.bytes(copying: bytes(of: key)),
-            value: outbox.bytes(copying: bytes(of: value)))
+            value: outbox.bytes(copying: bytes(of: value?.prefix(limit))))
         for header in headers {
             outbox.addHeader(
                 name: outbox.bytes(copying: header.name),

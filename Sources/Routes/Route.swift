@@ -87,6 +87,9 @@ public final class Route: Sendable {
     public let preference: String?
     /// Whether an unclear answer is left at that, rather than sent again.
     public let avoidsDuplicates: Bool
+    /// Whether an event whose retries are used up, or whose time is over, leaves a copy with the
+    /// dead letters.
+    public let keepsDeadLetters: Bool
     /// Who shows it on Android.
     public let androidDisplay: AndroidDisplay
     /// FCM's `collapse_key`, by which messages to an absent device replace each other.
@@ -142,6 +145,7 @@ public final class Route: Sendable {
         ttl = settings.ttl
         preference = settings.preference
         avoidsDuplicates = settings.avoidsDuplicates
+        keepsDeadLetters = settings.keepsDeadLetters
         androidDisplay = settings.androidDisplay
         fcmCollapseKey = settings.fcmCollapseKey
         if case .unread = settings.badge {
@@ -219,6 +223,7 @@ internal struct RouteSettings {
     var ttl: TimeSpan?
     var preference: String?
     var avoidsDuplicates = false
+    var keepsDeadLetters = false
     var androidDisplay = Route.AndroidDisplay.system
     var fcmCollapseKey: String?
     var shrinksBody = true

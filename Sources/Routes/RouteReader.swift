@@ -70,6 +70,7 @@ internal struct RouteReader {
         route.avoidsDuplicates = section.value(
             "duplicates", default: false, "one of allow, avoid"
         ) { ["allow": false, "avoid": true][$0] }
+        route.keepsDeadLetters = section.bool("dead_letter", default: false)
         let kinds = section.texts(
             "addresses", default: [String](),
             "kinds of addresses: alert, voip, complication, controls, fileprovider, liveactivity,"

@@ -35,6 +35,7 @@ struct TopicRecord {
 final class World {
     let cluster: MockCluster
     let index = InMemoryTokenIndex()
+    let marks = InMemoryEventMarks()
     let registry = MetricsRegistry()
     private let producer: TopicProducer
     private var dispatcher: Dispatcher?
@@ -141,8 +142,10 @@ final class World {
 
     func start() throws {
         let index = index
+        let marks = marks
         dispatcher = try Dispatcher(
-            settings, apps: apps, index: { index.reader(on: $0) }, registry: registry,
+            settings, apps: apps, index: { index.reader(on: $0) },
+            marks: { _ in marks.marks() }, registry: registry,
             log: Log(level: .debug, format: .json, sink: log))
     }
 

@@ -22,7 +22,7 @@ internal enum Program {
             DemoCommand.self, DevCommand.self, SimulateCommand.self, RunCommand.self,
             TopicsCommand.self, CheckCommand.self, ValidateCommand.self, ExplainCommand.self,
             SendCommand.self, TailCommand.self, IndexCommand.self, WhyCommand.self,
-            AuditCommand.self,
+            AuditCommand.self, DeadLettersCommand.self,
         ]
     }
 

@@ -53,7 +53,9 @@ internal enum AuditCommand: Command {
     }
 
     /// A moment, or the distance to one in the past.
-    static func time(_ text: String, at now: UnixMillis) throws(Failure) -> UnixMillis {
+    static func time(
+        _ text: String, at now: UnixMillis, option: String = "since"
+    ) throws(Failure) -> UnixMillis {
         if let time = RFC3339.parse(text) { return time }
         let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600, "d": 86_400]
         if let unit = text.last.flatMap({ units[$0] }), let count = Int64(text.dropLast()),
@@ -61,7 +63,7 @@ internal enum AuditCommand: Command {
         {
             return UnixMillis(now.value - count * unit * 1000)
         }
-        throw .usage("--since \(text): expected a time such as 2026-11-30T12:00:00Z, or 12h")
+        throw .usage("--\(option) \(text): expected a time such as 2026-11-30T12:00:00Z, or 12h")
     }
 
     /// `push.events-3-1200,push.events-4-17`.

@@ -32,6 +32,7 @@ extension DispatcherSettings {
         retry.attempts = configuration.dispatch.retry.attempts
         retry.base = configuration.dispatch.retry.base
         retry.longestWait = configuration.dispatch.retry.maxWait
+        deduplicate = configuration.dispatch.deduplicate
         takesUserFromSubject = configuration.cloudEvents.userFromSubject
         apnsConnections = configuration.dispatch.apnsConnections.range
         fcmConnections = configuration.dispatch.fcmConnections.range

@@ -139,6 +139,7 @@ internal final class PushService: Sendable {
             return try Dispatcher(
                 settings, apps: apps,
                 index: { store.reader(on: $0, addressesPerUser: addressesPerUser) },
+                marks: { store.marks(on: $0) },
                 registry: registry, log: log)
         } catch {
             throw .failed("\(error)")

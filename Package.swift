@@ -42,6 +42,7 @@ let package = Package(
         shims("COpenSSLShims", ["ssl", "crypto"]),
         systemLibrary("CHiredis", apt: "libhiredis-dev"),
         systemLibrary("CYAML", apt: "libyaml-dev"),
+        systemLibrary("CZlib", apt: "zlib1g-dev"),
         systemLibrary("CMicroHTTPD", apt: "libmicrohttpd-dev"),
         shims("CMicroHTTPDShims", ["microhttpd"]),
         shims("CICUShims", ["icui18n", "icuuc"]),
@@ -54,6 +55,7 @@ let package = Package(
         room("Base"),
         room("EventLoop", ["Base", "CLinux"]),
         room("Telemetry", ["Base"]),
+        room("Compression", ["Base", "CZlib"]),
 
         // Level 2.
         room("Crypto", ["Base", "COpenSSL", "COpenSSLShims"]),
@@ -77,10 +79,12 @@ let package = Package(
             "Pipeline",
             [
                 "Base", "EventLoop", "Telemetry", "Crypto", "JSON", "Kafka", "HTTP2", "Gateways",
-                "TokenIndex", "Config", "Routes",
+                "TokenIndex", "Config", "Routes", "Compression",
             ]),
         room("Admin", ["Base", "Telemetry", "CMicroHTTPD", "CMicroHTTPDShims"]),
-        room("Simulator", ["Base", "EventLoop", "Telemetry", "Crypto", "JSON", "HTTP2"]),
+        room(
+            "Simulator",
+            ["Base", "EventLoop", "Telemetry", "Compression", "Crypto", "JSON", "HTTP2"]),
 
         // Level 6.
         .executableTarget(
@@ -100,6 +104,11 @@ let package = Package(
             name: "IndexBenchmark",
             dependencies: ["Base", "EventLoop", "Redis", "TokenIndex"],
             path: "benchmarks/index", swiftSettings: swiftSettings),
+        // Measuring: what building a push costs at each gateway.
+        .executableTarget(
+            name: "GatewayBenchmark",
+            dependencies: ["Base", "Compression", "Crypto", "Gateways", "JSON"],
+            path: "benchmarks/gateways", swiftSettings: swiftSettings),
         // Measuring: what routes and templates cost.
         .executableTarget(
             name: "RouteBenchmark", dependencies: ["Base", "JSON", "Config", "Routes"],
@@ -114,6 +123,7 @@ let package = Package(
         tests("BaseTests", ["Base"]),
         tests("EventLoopTests", ["EventLoop", "Base"]),
         tests("TelemetryTests", ["Telemetry", "Base"]),
+        tests("CompressionTests", ["Compression", "Base"]),
         tests("CryptoTests", ["Crypto", "Base"]),
         tests("JSONTests", ["JSON", "Base"]),
         tests("KafkaTests", ["Kafka", "EventLoop", "Base"]),

@@ -30,10 +30,14 @@ extension Configuration.App {
         self.fcm = section.has("fcm") ? Configuration.FCM(fcm) : nil
         let webPush = section.section("webpush")
         self.webPush = section.has("webpush") ? Configuration.WebPush(webPush) : nil
+        // `expo` alone is a whole section: a project may need no setting.
+        let expo = section.section("expo")
+        let hasExpo = section.members.contains { $0.key == "expo" }
+        self.expo = hasExpo ? Configuration.Expo(expo) : nil
         abilities = Abilities(&section)
-        if self.apns == nil && self.fcm == nil && self.webPush == nil {
+        if self.apns == nil && self.fcm == nil && self.webPush == nil && self.expo == nil {
             section.reader.report(
-                section.line, section.path, "no gateway; add apns, fcm or webpush")
+                section.line, section.path, "no gateway; add apns, fcm, webpush or expo")
         }
         section.finish()
     }
@@ -77,6 +81,16 @@ extension Configuration.FCM {
         tokenEndpoint = section.value(
             "token_endpoint", default: nil, "an address that starts with https://"
         ) { text in Endpoint(text).map { .some($0) } }
+        caFile = section.file("ca_file")
+        section.finish()
+    }
+}
+
+extension Configuration.Expo {
+    fileprivate init(_ section: ConfigurationSection) {
+        var section = section
+        accessToken = section.secret("access_token", file: "access_token_file")
+        endpoint = section.endpoint("endpoint", default: "exp.host")
         caFile = section.file("ca_file")
         section.finish()
     }

@@ -90,6 +90,8 @@ extension Configuration.Topics {
         invalidations = name("invalidations", "push.invalidations")
         results = name("results", "push.results")
         deadLetters = name("dead_letters", "push.events-dlt")
+        receipts = name("receipts", "push.receipts")
+        tickets = name("tickets", "push.expo-tickets")
         retry = name("retry", "push.events-retry")
         parked = name("parked", "push.events-parked")
         section.finish()
@@ -101,7 +103,8 @@ extension Configuration.Topics {
         let uses =
             events.map { ("events", $0.name) } + [
                 ("devices", devices), ("invalidations", invalidations), ("results", results),
-                ("dead_letters", deadLetters), ("retry", retry), ("parked", parked),
+                ("dead_letters", deadLetters), ("receipts", receipts), ("tickets", tickets),
+                ("retry", retry), ("parked", parked),
             ]
         for (index, (key, name)) in uses.enumerated() where !name.isEmpty {
             if let (first, _) = uses[..<index].first(where: { $0.1 == name }) {

@@ -83,6 +83,8 @@ extension Configuration.Dispatch {
         fcmConnections = Connections(connections.section("fcm"), min: 2, max: 4)
         connections.finish()
         retry = Retry(section.section("retry"))
+        receiptWait = section.span(
+            "receipt_wait", default: .minutes(15), in: .seconds(1) ... .hours(6))
         deduplicate = section.value(
             "deduplicate", default: .zero, "0, or a time from 1s to 7d with its unit"
         ) { text in

@@ -152,6 +152,8 @@ public struct Configuration: Sendable {
         public var fcm: FCM?
         /// How the app reaches the push services of browsers.
         public var webPush: WebPush?
+        /// How the app reaches Expo's push service.
+        public var expo: Expo?
         /// What routes may ask of the app.
         public var abilities: Abilities
     }
@@ -185,6 +187,16 @@ public struct Configuration: Sendable {
         /// Where access tokens are fetched; nil for the address that the service account names.
         public var tokenEndpoint: Endpoint?
         /// Certificate authorities to trust instead of the system's, a PEM file.
+        public var caFile: String?
+    }
+
+    /// An app at Expo: a project.
+    public struct Expo: Sendable {
+        /// The access token; nil for a project without enhanced push security.
+        public var accessToken: SecretSource?
+        /// The endpoint; default https://exp.host.
+        public var endpoint: Endpoint
+        /// Certificate authorities to trust besides the system's, a PEM file.
         public var caFile: String?
     }
 
@@ -309,6 +321,10 @@ extension Configuration {
         public var results: String
         /// Records that could not be processed; default `push.events-dlt`.
         public var deadLetters: String
+        /// Expo's later word on messages; default `push.receipts`.
+        public var receipts: String
+        /// What Expo's receipts are asked for by; default `push.expo-tickets`.
+        public var tickets: String
         /// What the names of the retry topics begin with; default `push.events-retry`.
         public var retry: String
         /// What the names of the parking topics begin with; default `push.events-parked`.
@@ -352,6 +368,9 @@ extension Configuration {
         public var fcmConnections: Connections
         /// Retries.
         public var retry: Retry
+        /// From a message to the question for its receipt, and between two questions; 1 s to 6 h,
+        /// default 15 min, as Expo asks.
+        public var receiptWait: TimeSpan
         /// For how long an event with the same app, source and id is not pushed again; 1 s to 7 d,
         /// zero for never, which is the default.
         public var deduplicate: TimeSpan

@@ -119,6 +119,27 @@ internal final class AlarmLog: Sendable {
             ])
     }
 
+    /// An answer to several messages that does not say which of them was taken.
+    func unclear(_ detail: String, _ bulkhead: Bulkhead) {
+        credentials.error(
+            "an answer of the gateway does not fit its request",
+            ["app": LogValue(bulkhead.app), "detail": LogValue(detail)])
+    }
+
+    /// Receipts are not to be had with our access token.
+    func receiptsRefused(status: Int) {
+        credentials.error(
+            "Expo refuses our access token when asked for receipts", ["status": LogValue(status)])
+    }
+
+    /// A receipt that blames us.
+    func receipt(_ receipt: ExpoReceipt, app: String) {
+        guard receipt.fault != .none else { return }
+        credentials.error(
+            "a receipt of Expo blames the credentials or the request",
+            ["app": LogValue(app), "reason": LogValue(receipt.reason?.rawValue ?? "none")])
+    }
+
     func assignment(_ what: String, _ count: Int) {
         log.info(what, ["partitions": LogValue(count)])
     }

@@ -43,6 +43,7 @@ internal final class Bulkhead {
         case apns(APNsRenderer, APNsCredential)
         case fcm(FCMRenderer, AccessTokens)
         case webpush(WebPushSender)
+        case expo(ExpoGateway)
     }
 
     /// A push service of browsers.
@@ -95,6 +96,8 @@ internal final class LaneApp {
     /// The push services of browsers; nil without web push. Their bulkheads stand behind the first
     /// one of web push, which stands for all and sends nothing.
     var webPush: WebPushServices?
+    /// Its Expo project; nil without Expo.
+    var expo: ExpoGateway?
 
     init(name: String) { self.name = name }
 

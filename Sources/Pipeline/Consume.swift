@@ -139,6 +139,7 @@ extension Lane {
         event.consumedAt = loop.wall
         event.recordBytes = (input.value?.count ?? 0) + (input.key?.count ?? 0)
         recordBytes += event.recordBytes
+        if partition.road == .tickets { return takeTicket(input, event, of: partition) }
         do throws(Refusal) {
             if partition.road != .events { try takeReentry(&input, event, partition.road) }
             event.timestamp = input.timestamp

@@ -49,6 +49,9 @@ extension Lane {
             let patience = min(envelope.expiresAt - loop.wall, settings.streamPatience)
             bulkhead.budget.took()
             bulkhead.pace.used(at: loop.now)
+            if bulkhead.gateway == .expo, case .expo(let gateway) = bulkhead.sender {
+                return gateway.add(target, request)
+            }
             bulkhead.pool.submit(request, tag: UInt64(target.slot), deadline: loop.now + patience)
         }
     }
@@ -81,8 +84,10 @@ extension Lane {
 
 extension Lane: HTTP2PoolDelegate {
     /// The last look before HEADERS are written: nobody else's push, nothing expired.
-    func pool(_ pool: HTTP2Pool, mayWrite tag: UInt64) -> Bool {
-        let target = targets[Int(tag)]
+    func pool(_ pool: HTTP2Pool, mayWrite tag: UInt64) -> Bool { mayWrite(targets[Int(tag)]) }
+
+    /// The same for a target; what stands in its way is left with it.
+    func mayWrite(_ target: TargetInFlight) -> Bool {
         guard let event = target.event, let envelope = event.envelope else { return false }
         if envelope.expiresAt <= loop.wall {
             target.withdrawal = .expired
@@ -191,18 +196,18 @@ extension Lane: HTTP2PoolDelegate {
     }
 
     /// Attempts are counted when they end: what was provably not processed is none.
-    private func noteAttempt(_ target: TargetInFlight, sentAt: UnixMillis) {
+    func noteAttempt(_ target: TargetInFlight, sentAt: UnixMillis) {
         target.attempts += 1
         if target.firstSentAt == nil { target.firstSentAt = sentAt }
         target.sentAt = sentAt
     }
 
     /// The wall-clock time of a moment of this loop's recent past.
-    private func wall(at time: MonotonicTime) -> UnixMillis {
+    func wall(at time: MonotonicTime) -> UnixMillis {
         UnixMillis(loop.wall.value - (loop.now - time).millis)
     }
 
-    private func follow(_ verdict: Verdict, _ target: TargetInFlight, status: Int) {
+    func follow(_ verdict: Verdict, _ target: TargetInFlight, status: Int) {
         alarms.verdict(verdict, target.bulkhead)
         if verdict.drainsConnection { replaceConnections(of: target) }
         var settlement = Settlement(
@@ -230,6 +235,8 @@ extension Lane: HTTP2PoolDelegate {
             _ = try? credential.token(
                 insteadOf: target.credentialGeneration, at: loop.now, wall: loop.wall)
         case .fcm(_, let tokens): tokens.refuse(target.credentialGeneration)
+        // An access token is refused for good; a new one comes with a new configuration.
+        case .expo: break
         case .webpush(let sender):
             sender.credential.refuse(target.credentialGeneration, at: loop.now)
         case nil: break
@@ -248,7 +255,7 @@ extension Lane: HTTP2PoolDelegate {
 
     // MARK: No answers
 
-    private func notProcessed(_ target: TargetInFlight, _ fault: TransportFault) {
+    func notProcessed(_ target: TargetInFlight, _ fault: TransportFault) {
         guard let envelope = target.event?.envelope else { return }
         target.bulkhead?.metrics.unanswered.add(1)
         if envelope.expiresAt <= loop.wall {
@@ -272,7 +279,7 @@ extension Lane: HTTP2PoolDelegate {
 
     /// The gateway may have processed the request. It is sent once more with the same identity,
     /// under which a second copy replaces the first, unless the route prefers none to two.
-    private func lostAnswer(
+    func lostAnswer(
         _ target: TargetInFlight, _ fault: TransportFault, sentAt: MonotonicTime
     ) {
         target.bulkhead?.metrics.unanswered.add(1)

@@ -28,6 +28,12 @@ public struct DispatcherSettings: Sendable {
     public var invalidationsTopic = "push.invalidations"
     /// Where records go that cannot become a push.
     public var deadLettersTopic = "push.events-dlt"
+    /// Where receipts of Expo go.
+    public var receiptsTopic = "push.receipts"
+    /// Where Expo's tickets wait for their receipts.
+    public var ticketsTopic = "push.expo-tickets"
+    /// From a message to the question for its receipt, and between two questions.
+    public var receiptWait = TimeSpan.minutes(15)
     /// What the names of the retry topics begin with; `RetryTier.topic(of:)` has the rest.
     public var retryTopicBase = "push.events-retry"
     /// What the names of the parking topics begin with; `ParkingLot.topic(of:)` has the rest.
@@ -96,11 +102,14 @@ extension DispatcherSettings {
     }
 
     /// What is read: events, and events that come back.
-    fileprivate var inputTopics: [String] { eventTopics.map(\.name) + waitingTopics }
+    fileprivate var inputTopics: [String] {
+        eventTopics.map(\.name) + waitingTopics + [ticketsTopic]
+    }
 
     /// What is written.
     internal var outputTopics: [String] {
-        [resultsTopic, invalidationsTopic, deadLettersTopic] + waitingTopics
+        [resultsTopic, invalidationsTopic, deadLettersTopic, receiptsTopic, ticketsTopic]
+            + waitingTopics
     }
 }
 
@@ -275,10 +284,13 @@ extension LaneSettings {
     ) {
         guard let results = committer.topic(settings.resultsTopic),
             let invalidations = committer.topic(settings.invalidationsTopic),
-            let deadLetters = committer.topic(settings.deadLettersTopic)
+            let deadLetters = committer.topic(settings.deadLettersTopic),
+            let receipts = committer.topic(settings.receiptsTopic),
+            let tickets = committer.topic(settings.ticketsTopic)
         else { return nil }
         let waitingTopics = WaitingTopics(
-            retryBase: settings.retryTopicBase, parkedBase: settings.parkedTopicBase
+            retryBase: settings.retryTopicBase, parkedBase: settings.parkedTopicBase,
+            tickets: settings.ticketsTopic
         ) { committer.topic($0) }
         guard let waitingTopics else { return nil }
         let most = settings.eventTopics.map { counts[$0.name] ?? 0 }.max() ?? 0
@@ -298,6 +310,7 @@ extension LaneSettings {
             routes: settings.routes, defaultTitle: settings.defaultNotification?.title,
             defaultBody: settings.defaultNotification?.body, resultsTopic: results,
             invalidationsTopic: invalidations, deadLettersTopic: deadLetters,
+            receiptsTopic: receipts, ticketsTopic: tickets, receiptWait: settings.receiptWait,
             waitingTopics: waitingTopics, tiers: RetryTiers(divisor: settings.retryDivisor),
             windowSpans: WindowSpans(divisor: settings.retryDivisor),
             deadLettersKeepPartition: (counts[settings.deadLettersTopic] ?? 0) >= most,

@@ -196,7 +196,18 @@ public final class EventExplainer {
             return FCMRenderer(settings).render(
                 content, to: target, authorization: authorization, into: request)
         case .webpush: return app.webPush.map { render(content, to: address, $0, into: request) }
-        case .expo: return nil
+        case .expo:
+            guard let expo = app.expo, let credential = ExpoCredential(accessToken: nil) else {
+                return nil
+            }
+            let renderer = ExpoRenderer(credential, authority: Self.authority(expo.endpoint))
+            let rendering = renderer.render(content, to: target, into: request.body)
+            if case .request = rendering {
+                renderer.writeHead(
+                    path: ExpoRenderer.sendPath, isCompressed: false, into: request)
+                if expo.accessToken != nil { request.add("authorization", "Bearer ***") }
+            }
+            return rendering
         }
     }
 

@@ -126,6 +126,8 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var eventClass = EventClass.transactional
     /// What came with it from a retry topic.
     @exclusivity(unchecked) var reentry: Reentry?
+    /// What it is instead of an event: a ticket that waits for its receipt.
+    @exclusivity(unchecked) var ticket: TicketRecord?
     /// When the retry topic that it comes from lets it go.
     @exclusivity(unchecked) var dueAt: UnixMillis?
     /// Until when it waits for others of its burst, when that is longer than a lane keeps it.
@@ -172,6 +174,7 @@ internal final class EventInFlight: SlabResident {
         reentry = nil
         windowUntil = nil
         burst = nil
+        ticket = nil
         source.forget()
         postponedTargets = 0
         app = nil

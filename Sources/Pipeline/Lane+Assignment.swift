@@ -45,9 +45,10 @@ extension Lane {
     private func abandonHeld(by leaving: [AssignedPartition]) {
         for partition in leaving { partition.isReading = false }
         dropWindows(of: leaving)
+        for app in apps { app.expo?.receipts.abandon(leaving) }
         for event in events.inUse {
             guard let partition = event.partition, leaving.contains(where: { $0 === partition }),
-                event.holdTimer != nil || partition.head === event
+                event.holdTimer != nil || partition.head === event || event.ticket != nil
             else { continue }
             if let timer = event.holdTimer { loop.cancel(timer) }
             partition.head = nil

@@ -125,6 +125,7 @@ internal final class Lane {
         index.delegate = self
         parts.marks?.delegate = self
         for pace in pools { pace.pool.delegate = self }
+        for app in apps { app.expo?.serve(self) }
         for tokens in accessTokens { tokens.onChange = { [unowned self] in resumeAwaitingToken() } }
         loop.schedule(readTimer, at: loop.now)
     }
@@ -155,6 +156,7 @@ internal final class Lane {
         index.stop()
         duplicates?.stop()
         for tokens in accessTokens { tokens.close() }
+        for app in apps { app.expo?.close() }
         // What is still open is abandoned, not settled: the next owner does it again.
         for pool in pools {
             pool.pool.delegate = nil

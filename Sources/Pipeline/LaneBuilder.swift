@@ -21,6 +21,8 @@ internal final class LaneBuilder {
     private let loop: EventLoop
     private var pools: [PoolKey: PoolPace] = [:]
     private var tokens: [AccessTokens] = []
+    /// Pools that one app has for itself.
+    private var ownPools: [PoolPace] = []
     /// The push services of all apps under one name.
     private lazy var serviceObserver = PoolObserver("webpush", plan.registry)
 
@@ -36,14 +38,16 @@ internal final class LaneBuilder {
             if let apns = app.apns { try add(apns, to: laneApp) }
             if let fcm = app.fcm { try add(fcm, to: laneApp) }
             if let webPush = app.webPush { try add(webPush, to: laneApp) }
+            if let expo = app.expo { try add(expo, to: laneApp) }
             apps.append(laneApp)
         }
-        var observers = pools.values.map { PoolObserver($0.pool, plan.registry) }
+        let pools = Array(pools.values) + ownPools
+        var observers = pools.map { PoolObserver($0.pool, plan.registry) }
         if apps.contains(where: { $0.webPush != nil }) { observers.append(serviceObserver) }
         let parts = LaneParts(
             settings: plan.settings, loop: loop, committer: plan.committer,
             index: plan.makeIndex(loop), metrics: LaneMetrics(plan.registry),
-            alarms: plan.alarms, apps: apps, accessTokens: tokens, pools: Array(pools.values),
+            alarms: plan.alarms, apps: apps, accessTokens: tokens, pools: pools,
             pulse: pulse,
             poolObservers: observers, marks: plan.makeMarks(loop))
         do throws(SystemError) {
@@ -94,6 +98,21 @@ internal final class LaneBuilder {
         let pool = try pool(for: fcm.endpoint, credential: "", policy, alpn: ["h2"])
         let account = fcm.tokens.credential.account.clientEmail
         app.add(bulkhead(app, .fcm, .none, account, pool, .fcm(renderer, accessTokens)))
+    }
+
+    private func add(_ expo: PushApp.Expo, to app: LaneApp) throws(LaneBuildError) {
+        // A pool of its own: the answers to requests of many messages go another way.
+        let tls = try tls(caFile: expo.endpoint.caFile, alpn: ["h2"])
+        let pace = PoolPace(
+            HTTP2Pool(loop: loop, origin: Origin(expo.endpoint), tls: tls, policy: .expo()))
+        let renderer = ExpoRenderer(
+            expo.credential, authority: Origin(expo.endpoint).authority)
+        let gateway = ExpoGateway(
+            renderer, pace: pace, loop: loop, lanes: plan.dispatcher.lanes,
+            receipts: ExpoReceipts(app: app.name, loop: loop, plan.registry))
+        app.expo = gateway
+        ownPools.append(pace)
+        app.add(bulkhead(app, .expo, .none, app.name, pace, .expo(gateway)))
     }
 
     /// One bulkhead for web push as such, by which events know that the app has it, and one for

@@ -28,6 +28,10 @@ internal struct LaneSettings: Sendable {
     var resultsTopic: OutputTopic
     var invalidationsTopic: OutputTopic
     var deadLettersTopic: OutputTopic
+    var receiptsTopic: OutputTopic
+    var ticketsTopic: OutputTopic
+    /// From a message of Expo's to the question for its receipt, and between two questions.
+    var receiptWait: TimeSpan
     var waitingTopics: WaitingTopics
     var tiers: RetryTiers
     var windowSpans: WindowSpans

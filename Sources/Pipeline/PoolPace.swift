@@ -9,6 +9,8 @@ internal import HTTP2
 /// One pool of a lane as the lane's reading sees it. Loop-confined.
 internal final class PoolPace {
     let pool: HTTP2Pool
+    /// Requests, or messages of requests to come, that wait in front of the pool.
+    @exclusivity(unchecked) var waitingElsewhere = 0
     /// When a request was submitted last.
     @exclusivity(unchecked) private(set) var lastUse = MonotonicTime(nanos: .min / 2)
     @exclusivity(unchecked) private var lastAnswer = MonotonicTime(nanos: .min / 2)
@@ -55,7 +57,7 @@ internal final class PoolPace {
     func vote(expecting expected: Int, at now: MonotonicTime) -> Vote {
         guard now - lastUse < Limits.useMemory else { return .none }
         guard now - lastAnswer < Limits.answerMemory else { return .more }
-        return pool.queued + expected < waitingMax ? .more : .enough
+        return pool.queued + waitingElsewhere + expected < waitingMax ? .more : .enough
     }
 
     /// As many as are under way keep every stream busy from one turn to the next.

@@ -50,7 +50,24 @@ private final class PushAppLoader {
         if let webPush = app.webPush {
             loaded.webPush = try load(webPush, "apps.\(app.name).webpush")
         }
+        if let expo = app.expo { loaded.expo = try load(expo, "apps.\(app.name).expo") }
         return loaded
+    }
+
+    private func load(
+        _ expo: Configuration.Expo, _ path: String
+    ) throws(PushAppError) -> PushApp.Expo {
+        var token: Secret<String>?
+        if let source = expo.accessToken {
+            token = Secret(try Self.read(source, Self.setting("access_token", of: source, path)))
+        }
+        guard let credential = ExpoCredential(accessToken: token) else {
+            throw PushAppError(
+                setting: "\(path).access_token", file: expo.accessToken?.path,
+                problem: "not an access token: it is empty, or has blanks or control characters")
+        }
+        return PushApp.Expo(
+            credential: credential, endpoint: GatewayEndpoint(expo.endpoint, caFile: expo.caFile))
     }
 
     private func load(

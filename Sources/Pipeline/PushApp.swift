@@ -85,6 +85,23 @@ public struct PushApp: Sendable {
         }
     }
 
+    /// Expo for one app: a project.
+    public struct Expo: Sendable {
+        /// The access token, if the project has one.
+        public var credential: ExpoCredential
+        /// Where messages are sent.
+        public var endpoint: GatewayEndpoint
+
+        /// Expo with a credential.
+        public init(
+            credential: ExpoCredential,
+            endpoint: GatewayEndpoint = GatewayEndpoint(host: "exp.host")
+        ) {
+            self.credential = credential
+            self.endpoint = endpoint
+        }
+    }
+
     /// The app's name in events, registrations and results.
     public var name: String
     /// nil when the app has no APNs.
@@ -93,11 +110,15 @@ public struct PushApp: Sendable {
     public var fcm: FCM?
     /// nil when the app has no web push.
     public var webPush: WebPush?
+    /// nil when the app has no Expo.
+    public var expo: Expo?
 
     /// An app; at least one gateway makes it useful.
     public init(
-        name: String, apns: APNs? = nil, fcm: FCM? = nil, webPush: WebPush? = nil
+        name: String, apns: APNs? = nil, fcm: FCM? = nil, webPush: WebPush? = nil,
+        expo: Expo? = nil
     ) {
+        self.expo = expo
         self.name = name
         self.apns = apns
         self.fcm = fcm

@@ -73,10 +73,12 @@ extension Lane {
             }
         case .webpush(let sender):
             return renderWebPush(content, to: target, at: address, with: sender, into: request)
+        case .expo(let gateway):
+            return renderExpo(content, to: target, at: address, with: gateway, into: request)
         }
     }
 
-    private func pushTarget(
+    func pushTarget(
         _ address: DeviceAddress, _ kind: AddressKind, _ token: UnsafeRawBufferPointer
     ) -> PushTarget {
         PushTarget(

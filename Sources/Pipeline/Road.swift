@@ -16,6 +16,7 @@ public struct ParkingLot: Hashable, Sendable {
         ParkingLot(gateway: .apns, environment: .sandbox),
         ParkingLot(gateway: .fcm, environment: .none),
         ParkingLot(gateway: .webpush, environment: .none),
+        ParkingLot(gateway: .expo, environment: .none),
     ]
 
     /// The name of its topic: `<base>-apns-production` and so on.
@@ -32,6 +33,8 @@ internal enum Road: Hashable, Sendable {
     case retry(RetryTier)
     /// From a parking topic: due when its bulkhead takes requests again.
     case parked(ParkingLot)
+    /// Not an event but a ticket of Expo's: due when its receipt may be asked for.
+    case tickets
 }
 
 /// The topics in which events wait, as a lane reads and writes them.
@@ -44,8 +47,10 @@ internal struct WaitingTopics: Sendable {
     let roads: [String: Road]
 
     /// Nil when the committer does not know one of the topics.
-    init?(retryBase: String, parkedBase: String, _ find: (String) -> OutputTopic?) {
-        var roads: [String: Road] = [:]
+    init?(
+        retryBase: String, parkedBase: String, tickets: String, _ find: (String) -> OutputTopic?
+    ) {
+        var roads: [String: Road] = [tickets: .tickets]
         var retry: [OutputTopic] = []
         for tier in RetryTier.allCases {
             let name = tier.topic(of: retryBase)

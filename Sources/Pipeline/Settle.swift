@@ -53,6 +53,7 @@ extension Lane {
             }
             outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
             addInvalidation(of: target)
+            if target.address?.gateway == .expo { addTicket(of: target, of: event) }
         }
         if event.postponedTargets > 0 { addRetryRecords(of: event) }
         if event.routed?.route.keepsDeadLetters == true { keepCopyOfUnsent(event) }

@@ -75,6 +75,7 @@ extension GatewayServer: ServerConnectionDelegate {
         case .apnsProduction, .apnsSandbox: connection.state = APNsConnectionState()
         case .fcm, .oauth: connection.state = FCMConnectionState()
         case .webpush: connection.state = WebPushConnectionState()
+        case .expo: connection.state = ExpoConnectionState()
         }
         journal.update { $0.connectionsOpened[service, default: 0] += 1 }
     }
@@ -152,6 +153,7 @@ extension GatewayServer {
     private func authorization(of connection: ServerConnection) -> String {
         if let state = connection.state as? APNsConnectionState { return state.last.digest }
         if let state = connection.state as? WebPushConnectionState { return state.last.digest }
+        if let state = connection.state as? ExpoConnectionState { return state.last.digest }
         return (connection.state as? FCMConnectionState)?.last.digest ?? ""
     }
 
@@ -181,6 +183,10 @@ extension GatewayServer {
         _ fate: RequestFate, _ connection: ServerConnection
     ) {
         if let advisory = judgement?.advisory { advised(advisory) }
+        if subject.isBookkeeping { return journal.update { $0.receiptRequests += 1 } }
+        if !subject.parts.isEmpty {
+            return recordParts(request, subject, judgement, fate, connection)
+        }
         let indexing =
             journal.keepsEntries
             ? request.fields.filter(\.neverIndexed).map { request.name(of: $0).text } : []
@@ -194,6 +200,27 @@ extension GatewayServer {
                 connection: connection.number, stream: request.stream, at: loop.wall,
                 status: judgement?.response.status ?? 0, reason: judgement?.reason ?? "",
                 fate: fate, body: journal.keepsBodies ? request.body.array : []))
+    }
+
+    /// One entry for each message of a request; the first has the body of all.
+    private func recordParts(
+        _ request: ServerRequest, _ subject: RequestSubject, _ judgement: Judgement?,
+        _ fate: RequestFate, _ connection: ServerConnection
+    ) {
+        for (index, part) in subject.parts.enumerated() {
+            let reasons = judgement?.partReasons ?? []
+            journal.record(
+                JournalEntry(
+                    service: service, token: part.token, messageID: part.messageID, apnsID: nil,
+                    collapseID: part.collapseID, priority: part.priority,
+                    expiration: part.expiration, topic: subject.topic,
+                    authorization: subject.authorization, neverIndexed: [],
+                    connection: connection.number, stream: request.stream, at: loop.wall,
+                    status: judgement?.response.status ?? 0,
+                    reason: index < reasons.count ? reasons[index] : judgement?.reason ?? "",
+                    fate: fate,
+                    body: journal.keepsBodies && index == 0 ? request.body.array : []))
+        }
     }
 
     /// What happens instead of an answer.

@@ -13,6 +13,19 @@ struct RequestSubject {
     var expiration: String?
     var topic: String?
     var authorization = ""
+    /// The messages of a request that carries several.
+    var parts: [Part] = []
+    /// Whether it asks about pushes and is none.
+    var isBookkeeping = false
+
+    /// One message of several.
+    struct Part {
+        var token: String
+        var messageID: String?
+        var collapseID: String?
+        var priority: String?
+        var expiration: String?
+    }
 }
 
 /// What a service makes of a request.
@@ -22,6 +35,8 @@ struct Judgement {
     var reason = ""
     /// What the real gateway accepts without doing what was meant, in words.
     var advisory: String?
+    /// The reason for each message of a request that carries several; empty for success.
+    var partReasons: [String] = []
 
     var isSuccess: Bool { (200..<300).contains(response.status) }
 }

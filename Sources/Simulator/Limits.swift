@@ -24,6 +24,16 @@ public enum Limits {
     public static let webPushBodyBytes = 4096
     /// Seconds that Mozilla stores a message at most: 30 days.
     public static let webPushTimeToLiveSeconds: Int64 = 2_592_000
+    /// Messages in a request to Expo.
+    public static let expoMessages = 100
+    /// Receipts in a question to Expo.
+    public static let expoReceipts = 1000
+    /// Bytes of a message of Expo's: texts and data.
+    public static let expoPayloadBytes = 4096
+    /// Receipts that are kept before those that are over are dropped.
+    public static let expoReceiptsKept = 100_000
+    /// How long a receipt can be asked for.
+    static let expoReceiptLife = TimeSpan.hours(24)
     /// Access tokens that are remembered before expired ones are dropped.
     public static let accessTokens = 10_000
     /// Provider tokens of a connection that may be used alternately.

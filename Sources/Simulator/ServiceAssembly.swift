@@ -84,6 +84,7 @@ struct ServiceAssembly: Sendable {
         case .oauth: oauth
         case .webpush:
             WebPushJudge(facts: facts, readsMessageIDs: journal.keepsEntries, loop: loop)
+        case .expo: ExpoJudge(facts: facts, loop: loop)
         }
     }
 
@@ -99,6 +100,7 @@ struct ServiceAssembly: Sendable {
             manners.refusesIdlePings = options.fcmRefusesIdlePings
             manners.idleTimeout = options.fcmIdleTimeout
         case .webpush: manners.streamLimit = options.webPushStreamLimit
+        case .expo: manners.streamLimit = options.expoStreamLimit
         }
         return manners
     }

@@ -12,6 +12,8 @@ public enum SimulatedService: String, Sendable, CaseIterable {
     case oauth
     /// The push services of all browsers, told apart by the host: `mozilla.localhost`.
     case webpush
+    /// `exp.host`.
+    case expo
 
     /// The gateway that the service belongs to.
     public var gateway: Gateway {
@@ -19,6 +21,7 @@ public enum SimulatedService: String, Sendable, CaseIterable {
         case .apnsProduction, .apnsSandbox: .apns
         case .fcm, .oauth: .fcm
         case .webpush: .webpush
+        case .expo: .expo
         }
     }
 
@@ -27,7 +30,7 @@ public enum SimulatedService: String, Sendable, CaseIterable {
         switch self {
         case .apnsProduction: .production
         case .apnsSandbox: .sandbox
-        case .fcm, .oauth, .webpush: .none
+        case .fcm, .oauth, .webpush, .expo: .none
         }
     }
 }

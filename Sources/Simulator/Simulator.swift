@@ -1,6 +1,6 @@
 // The push gateways as servers of our own: APNs in both environments, FCM and its token endpoint,
-// the push services of browsers, each over real TLS and HTTP/2 on a loopback port, with the documented rules, scripted faults and
-// a record of what they received.
+// the push services of browsers and Expo, each over real TLS and HTTP/2 on a loopback port, with the
+// documented rules, scripted faults and a record of what they received.
 
 internal import Base
 internal import Crypto
@@ -149,7 +149,8 @@ struct ServerIdentity: Sendable {
     init(hosts: [String]) throws(SimulatorError) {
         let names =
             ["localhost", "127.0.0.1", "api.push.apple.com", "api.sandbox.push.apple.com"]
-            + ["fcm.googleapis.com", "oauth2.googleapis.com"] + PushServiceFamily.hosts + hosts
+            + ["fcm.googleapis.com", "oauth2.googleapis.com", "exp.host"] + PushServiceFamily.hosts
+            + hosts
         do {
             let authority = try CertificateAuthority()
             (certificatePEM, keyPEM) = try authority.issue(hosts: names)

@@ -33,6 +33,8 @@ public struct SimulatorOptions: Sendable {
     public var fcmStreamLimit: UInt32 = 100
     /// The stream limit of connections to the push services of browsers.
     public var webPushStreamLimit: UInt32 = 100
+    /// The stream limit of connections to Expo.
+    public var expoStreamLimit: UInt32 = 100
     /// Whether FCM ends connections that are pinged more than once while idle.
     public var fcmRefusesIdlePings = true
     /// How long an FCM connection may be idle; nil for any time.

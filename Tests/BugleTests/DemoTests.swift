@@ -31,7 +31,7 @@ import Testing
         #expect(
             Set(scenario.devices.map { "\($0.condition)" })
                 == Set(DemoDevice.Condition.allCases.map { "\($0)" }))
-        #expect(Set(scenario.devices.map(\.gateway)) == [.apns, .fcm, .webpush])
+        #expect(Set(scenario.devices.map(\.gateway)) == [.apns, .fcm, .webpush, .expo])
         #expect(scenario.devices.contains { $0.environment == .sandbox })
         #expect(scenario.users.contains { scenario.devicesByUser[$0] == nil })
         #expect(scenario.devicesByUser.values.allSatisfy { (1...4).contains($0.count) })

@@ -59,7 +59,7 @@ import Testing
         }
         #expect(states["push.events"] == "created")
         #expect(states["push.results"] == "missing")
-        #expect(states.count == 13)
+        #expect(states.count == 16)
     }
 }
 

@@ -477,7 +477,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
                 == ["bugle.yaml:1: apps: missing; name at least one app with its gateways"])
         #expect(
             faults("kafka: {brokers: \"a:1\"}\napps:\n  shop: {}\n")
-                == ["bugle.yaml:3: apps.shop: no gateway; add apns, fcm or webpush"])
+                == ["bugle.yaml:3: apps.shop: no gateway; add apns, fcm, webpush or expo"])
         let text = """
             apps:
               shop:

@@ -301,7 +301,7 @@ class World:
 
     def __init__(
             self, faults=None, drain_deadline="20s", properties=None, commit="transactional",
-            index=None, gateway_options=()):
+            index=None, gateway_options=(), settings=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bugle-test-"))
         self.parts = []
         self.dispatcher = None
@@ -327,6 +327,7 @@ class World:
                 "lanes": 2,
                 "admin": {"listen": f"127.0.0.1:{self.admin_port}"},
                 "drain_deadline": drain_deadline,
+                **(settings or {}),
             }
             self.config.write_text(yaml(self.settings) + "\n")
         except BaseException:
@@ -562,12 +563,13 @@ class WorldTest(unittest.TestCase):
     commit = "transactional"
     index_settings = None
     gateway_options = ()
+    settings = None
 
     @classmethod
     def setUpClass(cls):
         cls.world = World(
             cls.faults, cls.drain_deadline, cls.kafka_properties, cls.commit, cls.index_settings,
-            cls.gateway_options)
+            cls.gateway_options, cls.settings)
         cls.addClassCleanup(cls.world.close)
         cls.world.apply_topics()
         cls.world.start()

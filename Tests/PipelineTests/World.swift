@@ -51,7 +51,10 @@ final class World {
         self.apps = apps
         self.stopGateways = stopGateways
         cluster = try MockCluster()
-        let outputs = ["push.results", "push.invalidations", "push.events-dlt"]
+        let outputs = [
+            "push.results", "push.invalidations", "push.events-dlt", "push.receipts",
+            "push.expo-tickets",
+        ]
         let retries = RetryTier.allCases.map { $0.topic(of: "push.events-retry") }
         let parked = ParkingLot.all.map { $0.topic(of: "push.events-parked") }
         for topic in ["push.events"] + outputs + retries + parked {
@@ -113,7 +116,10 @@ final class World {
                 endpoint: endpoint(.fcm)),
             webPush: PushApp.WebPush(
                 credential: try Self.vapidCredential(),
-                hosts: WebPushHosts(allowsLoopback: true), caFile: caFile))
+                hosts: WebPushHosts(allowsLoopback: true), caFile: caFile),
+            expo: PushApp.Expo(
+                credential: try #require(ExpoCredential(accessToken: nil)),
+                endpoint: endpoint(.expo)))
         try self.init(apps: [app], lanes: lanes) {
             simulator.stop()
             unlink(caFile)
@@ -193,6 +199,20 @@ final class World {
                 {"v":1,"app":"shop","install_id":"\(install)","user_id":"\(user)","platform":"web",
                  "gateway":"webpush","environment":"none","endpoint":"\(endpoint)",
                  "keys":{"p256dh":"\(keys.p256dh)","auth":"\(keys.auth)"}\(keyID),
+                 "version":\(offset + 1),"registered_at":\(registeredAt)}
+                """.utf8), at: registeredAt)
+    }
+
+    /// Registers a device of a user at Expo.
+    func registerExpo(
+        _ install: String, user: String, token: String, registeredAt: Int64 = 1_735_689_600_000
+    ) throws {
+        try apply(
+            Array("shop/\(install)".utf8),
+            Array(
+                """
+                {"v":1,"app":"shop","install_id":"\(install)","user_id":"\(user)",
+                 "platform":"android","gateway":"expo","environment":"none","token":"\(token)",
                  "version":\(offset + 1),"registered_at":\(registeredAt)}
                 """.utf8), at: registeredAt)
     }

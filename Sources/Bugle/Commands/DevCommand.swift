@@ -57,6 +57,7 @@ internal enum DevCommand: Command {
         device("grace", "grace-android", .fcm, .none),
         device("linus", "linus-debug-build", .apns, .sandbox),
         device("linus", "linus-laptop", .webpush, .none),
+        device("linus", "linus-expo-go", .expo, .none),
     ]
 
     private static func device(
@@ -94,6 +95,7 @@ internal enum DevCommand: Command {
         object.string("fcm", world.simulator.address(of: .fcm))
         object.string("token_endpoint", world.simulator.tokenURI)
         object.string("webpush", world.simulator.endpoint(of: ""))
+        object.string("expo", world.simulator.address(of: .expo))
         object.string("vapid_public_key", world.files.vapidPublicKey)
         object.string("ca_file", world.files.authority)
         object.string("config", "\(world.files.folder)/bugle.yaml")
@@ -118,6 +120,7 @@ internal enum DevCommand: Command {
                 + world.simulator.address(of: .apnsSandbox),
             "FCM            \(world.simulator.address(of: .fcm))",
             "web push       \(world.simulator.endpoint(of: "ID"))",
+            "Expo           \(world.simulator.address(of: .expo))",
             "CA             \(world.files.authority)",
             "configuration  \(world.files.folder)/bugle.yaml",
             "users          \(users.joined(separator: ", "))",

@@ -12,7 +12,7 @@ internal enum SimulateCommand: Command {
         + " [--json]"
     static let options: [Option] = [
         .value("state", "DIR", "where keys and certificates go; default a new folder"),
-        .value("port-base", "N", "the first of five ports in a row; default free ones"),
+        .value("port-base", "N", "the first of six ports in a row; default free ones"),
         .value("faults", "FILE", "what goes wrong, as JSON"),
         .value("journal", "FILE", "append every request that is received, one JSON object a line"),
         .flag("bodies", "the journal keeps what was received too, in base64"),
@@ -21,14 +21,19 @@ internal enum SimulateCommand: Command {
     ]
     static let details = """
         Listens on the loopback interface, over TLS with a certificate authority of its own, and
-        writes into DIR: ca.pem, AuthKey.p8, service-account.json, vapid.pem, and bugle.apps.json,
-        which is the section apps of a configuration that uses them. All are made anew at each
+        writes into DIR: ca.pem, AuthKey.p8, service-account.json, vapid.pem, expo-token and
+        bugle.apps.json, which is the section apps of a configuration that uses them. All are made anew at each
         start. --json prints the addresses as one line of JSON. SIGTERM or Ctrl-C ends it.
 
         Web push endpoints are https://NAME.localhost:PORT/push/ANYTHING, where NAME says whose
         service answers: google, mozilla, apple, windows, other. Enforced are a valid VAPID token
         (signature, audience, at most 24 h, a subject), TTL, Urgency, the syntax of Topic,
         aes128gcm with a valid key and at most 4,096 bytes, and Windows' cache policy.
+
+        Expo's tokens tell what becomes of their messages: ExponentPushToken[NAME-...] fails with an
+        error of that name, such as DeviceNotRegistered, [receipt-NAME-...] in the receipt,
+        [late-...] has a receipt when it is asked for twice. Enforced are the access token, 100
+        messages in a request, all of one project, the fields and their types, 4,096 bytes.
 
         Faults: {"seed": 7, "rules": [
           {"token_prefix": "dead", "effect": {"answer": {"status": 410, "reason": "Unregistered"}}},
@@ -47,7 +52,7 @@ internal enum SimulateCommand: Command {
         if let path = arguments.text("faults") { options.faults = try plan(path) }
         if arguments.has("strict") { options.unknownTokens = .malformed }
         if arguments.has("bodies") { options.journal = .full(bodies: true) }
-        if let base = try arguments.integer("port-base", in: 1...65_531) {
+        if let base = try arguments.integer("port-base", in: 1...65_530) {
             for (index, service) in SimulatedService.allCases.enumerated() {
                 options.ports[service] = UInt16(base + index)
             }
@@ -92,6 +97,7 @@ internal enum SimulateCommand: Command {
         object.string("fcm", simulator.address(of: .fcm))
         object.string("token_endpoint", simulator.tokenURI)
         object.string("webpush", simulator.endpoint(of: ""))
+        object.string("expo", simulator.address(of: .expo))
         object.string("vapid_public_key", files.vapidPublicKey)
         object.string("ca_file", files.authority)
         object.string("apps_file", files.apps)
@@ -108,6 +114,7 @@ internal enum SimulateCommand: Command {
             "FCM tokens       \(simulator.tokenURI)",
             "web push         \(simulator.endpoint(of: "ID")), also google, mozilla, apple and "
                 + "windows in place of other",
+            "Expo             \(simulator.address(of: .expo))",
             "VAPID key        \(files.vapidPublicKey)",
             "CA certificate   \(files.authority)",
             "section apps     \(files.apps)",

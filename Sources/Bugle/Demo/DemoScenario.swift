@@ -51,6 +51,8 @@ internal struct DemoDevice {
             switch (condition, gateway) {
             case (.malformed, _): "not-a-token-\(install)"
             case (_, .fcm): "\(digest.prefix(22)):APA91b\(digest)\(digest)"
+            case (.dead, .expo): "ExponentPushToken[DeviceNotRegistered-\(digest.prefix(10))]"
+            case (_, .expo): "ExponentPushToken[\(digest.prefix(22))]"
             default: digest
             }
     }
@@ -145,6 +147,7 @@ internal struct DemoScenario {
     func prepare(_ simulator: Simulator, at now: UnixMillis) {
         for device in devices {
             switch (device.condition, device.gateway) {
+            case (_, .expo): break
             case (.dead, .fcm):
                 simulator.facts.setFCMToken(
                     device.token, projectID: GatewayFiles.project, .unregistered)
@@ -196,7 +199,8 @@ internal struct DemoScenario {
         _ user: String, _ install: String, using random: inout SeededRandom
     ) -> DemoDevice {
         let draw = Int.random(in: 0..<100, using: &random)
-        let gateway: Gateway = draw >= 90 ? .webpush : draw >= 55 ? .fcm : .apns
+        let gateway: Gateway =
+            draw >= 95 ? .expo : draw >= 87 ? .webpush : draw >= 55 ? .fcm : .apns
         let isApple = gateway == .apns
         let condition: DemoDevice.Condition =
             switch Int.random(in: 0..<100, using: &random) {

@@ -24,12 +24,15 @@ internal struct GatewayFiles {
     static let app = "shop"
     /// Its bundle id.
     static let topic = "com.example.shop"
+    /// What the simulated Expo asks for; it guards nothing.
+    private static let expoAccessToken = "simulated-access-token"
     /// Its Firebase project.
     static let project = "shop-demo"
 
     private static func authority(_ folder: String) -> String { "\(folder)/ca.pem" }
     private static func key(_ folder: String) -> String { "\(folder)/AuthKey.p8" }
     private static func vapidKey(_ folder: String) -> String { "\(folder)/vapid.pem" }
+    private static func expoToken(_ folder: String) -> String { "\(folder)/expo-token" }
     private static func account(_ folder: String) -> String { "\(folder)/service-account.json" }
 
     /// Makes credentials that the simulator knows and writes everything into a folder.
@@ -43,6 +46,9 @@ internal struct GatewayFiles {
             section = Self.section(simulator, signingKey, vapidKey, folder)
             try simulator.writeAuthority(to: "\(folder)/ca.pem")
             try TextFile.write(signingKey.privateKeyPEM, to: Self.key(folder), isSecret: true)
+            simulator.facts.expoAccessToken = Self.expoAccessToken
+            try TextFile.write(
+                Self.expoAccessToken, to: Self.expoToken(folder), isSecret: true)
             try TextFile.write(
                 vapidKey.privateKeyPEM, to: Self.vapidKey(folder), isSecret: true)
             try TextFile.write(serviceAccount.json, to: Self.account(folder), isSecret: true)
@@ -95,6 +101,12 @@ internal struct GatewayFiles {
         webPush.bool("allow_loopback", true)
         webPush.string("ca_file", authority(folder))
         webPush.end()
+        app.name("expo")
+        var expo = JSONObjectWriter(bytes)
+        expo.string("access_token_file", expoToken(folder))
+        expo.string("endpoint", simulator.address(of: .expo))
+        expo.string("ca_file", authority(folder))
+        expo.end()
         app.end()
         apps.end()
         return bytes.text
@@ -166,8 +178,8 @@ internal struct StateFolder {
     func remove() {
         guard isTemporary else { return }
         for name in [
-            "ca.pem", "AuthKey.p8", "service-account.json", "vapid.pem", "bugle.apps.json",
-            "bugle.yaml",
+            "ca.pem", "AuthKey.p8", "service-account.json", "vapid.pem", "expo-token",
+            "bugle.apps.json", "bugle.yaml",
         ] {
             unlink("\(path)/\(name)")
         }

@@ -83,6 +83,7 @@ extension Configuration.App {
         if apns != nil { gateways.insert(.apns) }
         if fcm != nil { gateways.insert(.fcm) }
         if webPush != nil { gateways.insert(.webpush) }
+        if expo != nil { gateways.insert(.expo) }
         return gateways
     }
 }

@@ -23,6 +23,9 @@ extension DispatcherSettings {
         resultsTopic = topics.results
         invalidationsTopic = topics.invalidations
         deadLettersTopic = topics.deadLetters
+        receiptsTopic = topics.receipts
+        ticketsTopic = topics.tickets
+        receiptWait = configuration.dispatch.receiptWait
         retryTopicBase = topics.retry
         parkedTopicBase = topics.parked
         inFlightPerBulkhead = configuration.dispatch.inFlightPerBulkhead

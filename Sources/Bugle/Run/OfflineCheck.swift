@@ -41,6 +41,7 @@ internal struct OfflineCheck {
             topics.events.map { ("events", $0.name) } + [
                 ("devices", topics.devices), ("invalidations", topics.invalidations),
                 ("results", topics.results), ("dead_letters", topics.deadLetters),
+                ("receipts", topics.receipts), ("tickets", topics.tickets),
             ]
         for (key, name) in named {
             guard let other = users.updateValue(key, forKey: name) else { continue }
@@ -76,6 +77,7 @@ internal struct OfflineCheck {
         }
         let authorities = [
             ("apns", app.apns?.caFile), ("fcm", app.fcm?.caFile), ("webpush", app.webPush?.caFile),
+            ("expo", app.expo?.caFile),
         ]
         for (gateway, file) in authorities {
             guard let file else { continue }
@@ -88,6 +90,7 @@ internal struct OfflineCheck {
         let gateways = [
             app.apns.map { _ in "APNs" }, app.fcm.map { _ in "FCM" },
             app.webPush.map { "web push (\($0.keys.map(\.id).joined(separator: ", ")))" },
+            app.expo.map { $0.accessToken == nil ? "Expo (no access token)" : "Expo" },
         ]
         let names = gateways.compactMap(\.self).joined(separator: ", ")
         return [.ok("app \(app.name): credentials for \(names)")] + dangers(app)
@@ -138,6 +141,9 @@ internal struct OfflineCheck {
             "retries: FCM 5xx or no answer at least \(wait(FCMLimits.failureWaitMin))",
             "retries: web push 429 Retry-After, without one \(wait(WebPushLimits.throttledWait))",
             "retries: web push 5xx Retry-After, without one \(wait(WebPushLimits.failureWait))",
+            "retries: Expo 429 Retry-After, without one \(wait(ExpoLimits.throttledWait)) and twice "
+                + "as long each time",
+            "retries: Expo 5xx at least \(wait(ExpoLimits.failureWait))",
             "retries: FCM 429 Retry-After, without one \(wait(FCMLimits.quotaWait))",
         ].map { .note($0) }
     }

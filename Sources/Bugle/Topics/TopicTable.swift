@@ -57,6 +57,8 @@ internal enum TopicTable {
             topic(names.invalidations, .compact(nullsAfterDays: 7)),
             topic(names.results, .delete(afterDays: 35)),
             topic(names.deadLetters, .delete(afterDays: 14)),
+            topic(names.receipts, .delete(afterDays: 35)),
+            topic(names.tickets, .delete(afterDays: 7)),
         ] + RetryTier.allCases.map { topic($0.topic(of: names.retry), .delete(afterDays: 7)) }
             + ParkingLot.all.map { topic($0.topic(of: names.parked), .delete(afterDays: 7)) }
     }

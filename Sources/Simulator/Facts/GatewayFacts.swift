@@ -11,6 +11,7 @@ public final class GatewayFacts: Sendable {
         var apns = APNsFacts()
         var fcm = FCMFacts()
         var subscriptions: [String: WebPushSubscription] = [:]
+        var expo = ExpoFacts()
         var unknownTokens: UnknownTokenPolicy
         var unknownCredentials: UnknownCredentialPolicy
     }
@@ -166,5 +167,37 @@ extension GatewayFacts {
 
     func subscription(_ id: String) -> (WebPushSubscription?, UnknownTokenPolicy) {
         state.withLock { ($0.subscriptions[id], $0.unknownTokens) }
+    }
+}
+
+// Expo.
+extension GatewayFacts {
+    /// The access token that senders have to show; nil for none.
+    public var expoAccessToken: String? {
+        get { state.withLock { $0.expo.accessToken } }
+        set { state.withLock { $0.expo.accessToken = newValue } }
+    }
+
+    /// Registers a token: what becomes of its messages, and of which project it is; nil for that
+    /// of all tokens that nobody gave one.
+    public func setExpoToken(
+        _ token: String, _ fate: ExpoTokenFate = ExpoTokenFate(), project: String? = nil
+    ) {
+        state.withLock { state in
+            state.expo.fates[token] = fate
+            state.expo.projects[token] = project
+        }
+    }
+
+    func expoFate(of token: String) -> ExpoTokenFate {
+        state.withLock { state in
+            if let fate = state.expo.fates[token] { return fate }
+            return state.unknownTokens == .accepted
+                ? ExpoTokenFate(token: token) : ExpoTokenFate(ticket: "DeviceNotRegistered")
+        }
+    }
+
+    func expoProject(of token: String) -> String {
+        state.withLock { $0.expo.projects[token] ?? "@demo/app" }
     }
 }

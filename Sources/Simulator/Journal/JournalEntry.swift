@@ -49,7 +49,9 @@ public struct JournalEntry: Sendable {
     public let body: [UInt8]
 
     /// Whether the gateway took the message, answered or not.
-    public var isAccepted: Bool { fate != .notProcessed && (200..<300).contains(status) }
+    public var isAccepted: Bool {
+        fate != .notProcessed && (200..<300).contains(status) && reason.isEmpty
+    }
 }
 
 /// A status and reason of one service, to count answers by.
@@ -71,7 +73,7 @@ public struct JournalAnswer: Sendable, Hashable {
 
 /// Counts since the journal was started or cleared.
 public struct JournalCounters: Sendable {
-    /// Pushes received by APNs and FCM, whatever became of them.
+    /// Pushes received, whatever became of them.
     public internal(set) var pushes = 0
     /// Pushes that a gateway took, answered or not.
     public internal(set) var accepted = 0
@@ -81,6 +83,8 @@ public struct JournalCounters: Sendable {
     public internal(set) var notProcessed = 0
     /// Requests to the token endpoint.
     public internal(set) var tokenRequests = 0
+    /// Questions for receipts of Expo.
+    public internal(set) var receiptRequests = 0
     /// Answers, those kept back included, by service, status and reason.
     public internal(set) var answers: [JournalAnswer: Int] = [:]
     /// Connections accepted, whether TLS came about or not.

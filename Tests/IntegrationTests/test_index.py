@@ -106,7 +106,7 @@ class Answers(IndexTest):
             "shop/why-stale": "not seen for 100 days",
             "shop/why-ended": "ended",
             "shop/why-lost": "shop/why-thief registered the same token later",
-            "shop/why-web": "has no expo",
+            "shop/why-web": None,
         }
         answer = [None]
 
@@ -122,7 +122,7 @@ class Answers(IndexTest):
         (opted,) = [e for e in answer[0]["addresses"] if e["address_id"] == "shop/why-opted"]
         self.assertEqual(opted["limits"], ["opted out of news"])
         text = self.command("why", "whyer").stdout
-        self.assertIn("pushes go to 2 of 10 addresses", text)
+        self.assertIn("pushes go to 3 of 10 addresses", text)
         for phone in phones.values():
             self.assertNotIn(phone.token[:20], text)
         # What it says is what happens.
@@ -131,7 +131,17 @@ class Answers(IndexTest):
         outcomes = {r["install_id"]: r["outcome"] for r in self.world.results()
                     if r["event_id"] == "why-1"}
         accepted = {id for id, outcome in outcomes.items() if outcome == "accepted"}
-        self.assertEqual(accepted, {"why-good", "why-opted"}, outcomes)
+        self.assertEqual(accepted, {"why-good", "why-opted", "why-web"}, outcomes)
+        # The same where the app has no credential for a gateway.
+        apps = {"shop": {**self.world.settings["apps"]["shop"]}}
+        del apps["shop"]["expo"]
+        config = self.world.folder / "no-expo.yaml"
+        config.write_text(harness.yaml({**self.world.settings, "apps": apps}) + "\n")
+        done = bugle("why", "whyer", "--config", config, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (web,) = [e for e in json.loads(done.stdout)["addresses"]
+                  if e["address_id"] == "shop/why-web"]
+        self.assertIn("apps.shop has no expo", web["obstacle"])
 
     def test_why_says_that_nothing_is_known(self):
         text = self.command("why", "stranger").stdout

@@ -62,11 +62,14 @@ final class Host {
 
     init(_ options: Options) throws {
         cluster = try MockCluster()
-        let outputs = ["push.results", "push.invalidations", "push.events-dlt"]
+        let outputs = [
+            "push.results", "push.invalidations", "push.events-dlt", "push.receipts",
+            "push.expo-tickets",
+        ]
         let retries = ["10s", "1m", "10m", "1h"].map { "push.events-retry-\($0)" }
-        let parked = ["apns-production", "apns-sandbox", "fcm-none"].map {
-            "push.events-parked-\($0)"
-        }
+        let parked = [
+            "apns-production", "apns-sandbox", "fcm-none", "webpush-none", "expo-none",
+        ].map { "push.events-parked-\($0)" }
         for topic in ["push.events"] + outputs + retries + parked {
             try cluster.createTopic(topic, partitions: options.partitions)
         }

@@ -61,9 +61,10 @@ extension EventDecoder {
         let fields = EventFields(root)
         do throws(Refusal) {
             try fields.refuseOtherVersion()
-            var name = try fields.text(.type, upTo: 128)
-            if name == nil { name = try fields.text(.eventType, upTo: 128) }
-            guard let type = name else { throw Refusal(.missingField, "type is missing") }
+            let alias = try fields.text(.eventType, upTo: 128)
+            guard let type = try fields.text(.type, upTo: 128) ?? alias else {
+                throw Refusal(.missingField, "type is missing")
+            }
             let content = EventContent(
                 payload: try fields.object(.payload),
                 notification: try fields.object(.notification), data: try fields.object(.data),
@@ -96,7 +97,7 @@ extension EventDecoder {
         let priority: EventPriority? = try fields.choice(.priority)
         return EventEnvelope(
             id: ownID ?? record.position.eventID, hasOwnID: ownID != nil, type: type,
-            userID: userID, app: try fields.text(.app, upTo: 128),
+            userID: userID, app: try fields.app(),
             source: try fields.text(.source, upTo: 256) ?? "", labels: try fields.labels(),
             time: time, expiresAt: expiry ?? time + .seconds(lifetime),
             hasOwnExpiry: ttl != nil || expiry != nil, isOneAttempt: isOneAttempt,
@@ -167,6 +168,8 @@ extension EventDecoder {
         for name: EventField in [.id, .source] where !fields.has(name) {
             throw Refusal(.missingField, "\(name) is missing: a CloudEvent needs it")
         }
+        // Numbers will do in native events; here these are texts by specification (section 3).
+        for name: EventField in [.id, .time, .expiresAtExtension] { try fields.refuseNumber(name) }
     }
 
     /// Binary mode: attributes are headers, the value is the data. The attributes are written as
@@ -226,8 +229,8 @@ private enum CloudEventMode {
                 return
             }
         }
-        let mandatory = ["ce_specversion", "ce_type", "ce_source", "ce_id"]
-        if mandatory.allSatisfy({ record.header($0) != nil }) { self = .binary }
+        // One whose other attributes are missing is told so, and not taken for a native event.
+        if record.header("ce_specversion") != nil { self = .binary }
     }
 }
 

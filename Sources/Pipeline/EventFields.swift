@@ -36,6 +36,21 @@ internal struct EventFields {
         return try Self.checked(bytes, name, limit)
     }
 
+    /// `app`: a slash would part the keys that hold it.
+    func app() throws(Refusal) -> String? {
+        guard let name = try text(.app, upTo: 128) else { return nil }
+        guard !name.utf8.contains(0x2F) else {
+            throw Refusal(.invalidField, "app holds a slash")
+        }
+        return name
+    }
+
+    /// Refuses a number where only a text will do.
+    func refuseNumber(_ name: EventField) throws(Refusal) {
+        guard members.numberText(name.rawValue) != nil else { return }
+        throw Refusal(.invalidField, "\(name) must be a string")
+    }
+
     /// A text or a whole number, which is kept digit by digit.
     func identifier(_ name: EventField, upTo limit: Int) throws(Refusal) -> String? {
         guard has(name) else { return nil }

@@ -118,6 +118,7 @@ extension InvalidationRecord {
         guard let key, !key.isEmpty else { throw .noKey }
         guard let value else { return nil }
         let reader = try RecordReader(value, parser)
+        try reader.refuseOtherVersion()
         guard let asOf = try reader.time("as_of") else { throw .missing(field: "as_of") }
         var record = InvalidationRecord(
             addressID: try reader.addressID(key: key),

@@ -34,6 +34,13 @@ internal struct RecordReader {
         }
     }
 
+    /// A record of another version may mean anything; without `v` it has version 1. A table's
+    /// column of that name says nothing about the record.
+    func refuseOtherVersion() throws(RecordError) {
+        guard row == nil, let version = member("v"), version.int64 != 1 else { return }
+        throw .unknown(field: "v")
+    }
+
     /// The member, unless it is absent or null.
     func member(_ name: StaticString) -> JSONValue? {
         let value = if let row { row.member(name, of: object) } else { object[name] }

@@ -55,6 +55,7 @@ public final class RegistrationDecoder {
         let readKey = try RegistrationKey(key, keyParser)
         if case .text(let id) = readKey, schema == nil {
             let reader = RecordReader(content)
+            try reader.refuseOtherVersion()
             let record = try RegistrationRecord.registered(
                 reader, id: try reader.addressID(key: id), timestamp)
             return DecodedRegistration(records: [record], timestamp: timestamp)

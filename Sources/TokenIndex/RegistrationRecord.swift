@@ -30,6 +30,7 @@ public enum RegistrationRecord: Sendable {
             return .gone(id)
         }
         let reader = try RecordReader(value, parser)
+        try reader.refuseOtherVersion()
         return try registered(reader, id: try reader.addressID(key: key), timestamp)
     }
 
@@ -54,7 +55,8 @@ public enum RegistrationRecord: Sendable {
     private static func readTarget(
         _ reader: RecordReader, into fields: inout DeviceFields
     ) throws(RecordError) {
-        if let environment = try reader.environment(of: fields.gateway) {
+        // Only APNs has environments: what a record says of others would lead nowhere.
+        if let environment = try reader.environment(of: fields.gateway), fields.gateway == .apns {
             fields.environment = environment
         }
         if fields.gateway == .apns && fields.environment == .none {

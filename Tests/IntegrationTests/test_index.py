@@ -3,6 +3,7 @@ and what they change."""
 
 import json
 import random
+import signal
 import time
 
 import harness
@@ -228,6 +229,26 @@ class Repair(IndexTest):
             self.world.register_only(phones)
             self.assertTrue(self.json("index", "verify")["equal"])
 
+    def test_verify_and_rebuild_say_how_far_they_are(self):
+        """While the writer of the index stands still, both take as long as the test wants."""
+        world, generator = self.world, random.Random(6)
+        for command, words in [(["verify"], "behind"), (["rebuild", "--yes"], "parts are filled")]:
+            with self.subTest(command=command):
+                world.dispatcher.signal(signal.SIGSTOP)
+                try:
+                    world.register_only([device(generator, f"far-{command[0]}", command[0])])
+                    waiting = harness.Process(
+                        [harness.program(), "index", *command, "--config", world.config],
+                        world.folder / f"{command[0]}.log")
+                    self.addCleanup(waiting.kill)
+                    wait_until(lambda: words in waiting.log.read_text() or not waiting.running(),
+                               30, lambda: f"progress, got {waiting.log.read_text()}")
+                    self.assertIn(words, waiting.log.read_text())
+                finally:
+                    world.dispatcher.signal(signal.SIGCONT)
+                wait_until(lambda: not waiting.running(), 60, lambda: f"the end:\n{waiting.tail()}")
+                self.assertEqual(waiting.child.returncode, 0, waiting.tail())
+
 
 class Erasure(IndexTest):
     """forget."""
@@ -400,6 +421,7 @@ class Fuse(IndexTest):
         self.command("index", action, fuse, "--yes", code=1)
 
     def test_release_sends_to_them_again(self):
+        """Case APNS-04."""
         phones, fuse = self.trip(
             "released", "apns", "bad0", "BadDeviceToken", "tokens of the other APNs environment")
         self.assertIn(fuse, self.command("why", phones[0].user).stdout)
@@ -411,6 +433,7 @@ class Fuse(IndexTest):
         self.assertEqual(self.requests(phones), before + 10)
 
     def test_discard_gives_them_up(self):
+        """Case FCM-06, the mass of them."""
         phones, fuse = self.trip(
             "discarded", "fcm", "bad2", "SENDER_ID_MISMATCH", "another Firebase project")
         self.settle("discard", fuse, phones, "suspended")

@@ -83,8 +83,17 @@ private final class Bursts {
         }
     }
 
-    func moveAway() throws { try world.register("phone", user: "u2", token: token) }
+    func leave(_ departure: Departure) throws {
+        switch departure {
+        case .moved: try world.register("phone", user: "u2", token: token)
+        case .loggedOut: try world.register("phone", user: nil, token: token)
+        case .unregistered: try world.register("phone", user: nil, token: nil)
+        }
+    }
 }
+
+/// How a phone ceases to be a user's.
+enum Departure: CaseIterable { case moved, loggedOut, unregistered }
 
 @Suite struct `A burst whose first event is held` {
     @Test func `is one push at the end of the window`() throws {
@@ -112,11 +121,12 @@ private final class Bursts {
         #expect(bursts.titles == ["p0"])
     }
 
-    @Test func `goes to nobody who left the phone meanwhile`() throws {
+    @Test(arguments: Departure.allCases)
+    func `ID-03: goes to nobody who left the phone meanwhile`(departure: Departure) throws {
         let bursts = try Bursts("hold")
         try bursts.publish(0)
         try bursts.pass(.seconds(2))
-        try bursts.moveAway()
+        try bursts.leave(departure)
         try bursts.pass(.seconds(20))
         #expect(bursts.gateway.seen.isEmpty)
     }
@@ -196,6 +206,16 @@ private final class Bursts {
         #expect(Set(bursts.gateway.seen.map(\.messageID)).count == 2)
         try bursts.publish(5)
         #expect(bursts.titles == ["p0", "5 new", "p5"])
+    }
+
+    @Test(arguments: Departure.allCases)
+    func `ID-03: has no second push for who left the phone meanwhile`(departure: Departure) throws {
+        let bursts = try Bursts("send")
+        for offset in 0..<3 as Range<Int64> { try bursts.publish(offset) }
+        try bursts.pass(.seconds(2))
+        try bursts.leave(departure)
+        try bursts.pass(.seconds(20))
+        #expect(bursts.titles == ["p0"])
     }
 
     @Test func `is one push when nothing else comes, and the next one begins anew`() throws {

@@ -151,22 +151,6 @@ import Testing
         #expect(Set(gateway.seen.map(\.collapseID)).count == 1)
     }
 
-    @Test func `a failing device is tried again alone and its neighbours only once`() throws {
-        let bad = World.token(of: "i3")
-        let gateway = try ScriptedGateway { token, attempt in
-            token == bad && attempt == 1
-                ? .answer(400, #"{"reason":"IdleTimeout"}"#) : .answer(200, "")
-        }
-        let world = try World(gateway)
-        for device in 0..<10 { try world.register("i\(device)", user: "u1") }
-        try world.start()
-        try world.publish(id: "e1", user: "u1")
-        try world.flush()
-        let results = try world.records(of: "push.results", atLeast: 10)
-        #expect(results.count { $0.text("outcome") == "accepted" } == 10)
-        #expect(gateway.seen.count == 11)
-    }
-
     @Test func `an expired event is never sent, and one result says so`() throws {
         let gateway = try ScriptedGateway()
         let world = try World(gateway)

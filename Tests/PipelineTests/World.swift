@@ -239,6 +239,22 @@ final class World {
             at: TopicPosition(partition: 0, offset: offset, timestamp: registeredAt))
     }
 
+    /// Applies a record of `push.invalidations` as the index's writer would.
+    func apply(verdict record: TopicRecord) throws {
+        let key = Array(try #require(record.key).utf8)
+        let value = Array(try #require(record.value).utf8)
+        let verdict = try key.withUnsafeBytes { key in
+            try value.withUnsafeBytes { value in
+                try InvalidationDecoder().decode(key: key, value: value)
+            }
+        }
+        offset += 1
+        _ = index.apply(
+            .invalidation(try #require(verdict)),
+            at: TopicPosition(
+                partition: 0, offset: offset, timestamp: SystemTime.shared.wall.value))
+    }
+
     private var offset: Int64 = 0
 
     static func token(of install: String, gateway: Gateway = .apns) -> String {
@@ -246,9 +262,12 @@ final class World {
         return gateway == .apns ? digest : "f\(digest.prefix(21)):APA91b\(digest)\(digest)"
     }
 
-    func publish(_ value: String?, key: String?, headers: [TopicProducer.Header] = []) throws {
+    func publish(
+        _ value: String?, key: String?, to topic: String = "push.events",
+        headers: [TopicProducer.Header] = []
+    ) throws {
         try producer.send(
-            to: "push.events", key: key.map { Array($0.utf8) }, value: value.map { Array($0.utf8) },
+            to: topic, key: key.map { Array($0.utf8) }, value: value.map { Array($0.utf8) },
             headers: headers)
     }
 

@@ -55,7 +55,7 @@ extension IndexRig {
     private let name = FuseName(
         app: "app", gateway: .apns, environment: .production, credential: "TEAM.KEY")
 
-    @Test func `trips at the fiftieth token, holds it and all before it, and lets go`() throws {
+    @Test func `APNS-04: trips at the fiftieth token, holds all before it, and lets go`() throws {
         for store in try Stores.all() {
             let rig = try IndexRig(store)
             try rig.register(60)

@@ -1,4 +1,5 @@
 import Base
+import Foundation
 import JSON
 import Testing
 
@@ -120,6 +121,67 @@ private func address(_ key: String, _ value: String) throws -> DeviceAddress {
         } catch {
             #expect(error.description.hasPrefix(message), "\(error)")
         }
+    }
+
+    /// Producers keep to the schema. The reader takes what it can make sense of: a token in a
+    /// foreign form costs its own push later, an environment counts at APNs only, a record without
+    /// `v` is of version 1.
+    @Test func `published examples are read, and most that break a rule are refused`() throws {
+        let folder = URL(filePath: #filePath).deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
+            .appending(path: "topics/examples/push.devices")
+        var taken: Set<String> = []
+        for file in try FileManager.default.contentsOfDirectory(
+            at: folder, includingPropertiesForKeys: nil)
+        {
+            let value = try String(contentsOf: file, encoding: .utf8)
+            let parser = JSONParser()
+            let root = try parser.parse(value)
+            func text(_ name: String) -> String? { root[name]?.string }
+            let kind = text("kind") ?? "alert"
+            let id = [
+                text("app"), text("install_id"), kind == "alert" ? nil : kind, text("instance"),
+            ]
+            if (try? registration(id.compactMap(\.self).joined(separator: "/"), value)) != nil {
+                taken.insert(file.deletingPathExtension().lastPathComponent)
+            }
+        }
+        #expect(
+            taken == [
+                "apns", "apns-sandbox", "everything", "fcm", "signed-out", "webpush",
+                "invalid-apns-token-not-hex", "invalid-apns-token-odd", "invalid-fcm-in-sandbox",
+                "invalid-no-version-of-shape",
+            ])
+    }
+
+    @Test func `records of another version are skipped, and rows have columns of any name`() throws
+    {
+        let record = #"{"v":2,"app":"shop","install_id":"i","gateway":"fcm","token":"t"}"#
+        #expect(throws: RecordError.unknown(field: "v")) { try registration("shop/i", record) }
+        let key = Array("shop/i".utf8)
+        let bytes = Array(record.utf8)
+        key.withUnsafeBytes { key in
+            bytes.withUnsafeBytes { value in
+                #expect(throws: RecordError.unknown(field: "v")) {
+                    try RegistrationDecoder().decode(key: key, value: value, timestamp: 5)
+                }
+                #expect(throws: RecordError.unknown(field: "v")) {
+                    try InvalidationDecoder().decode(key: key, value: value)
+                }
+            }
+        }
+        let row = Array(#"{"after":\#(record),"op":"c"}"#.utf8)
+        let decoded = try row.withUnsafeBytes { value in
+            try RegistrationDecoder().decode(key: nil, value: value, timestamp: 5)
+        }
+        #expect(decoded.records.count == 1)
+    }
+
+    @Test func `only APNs has environments`() throws {
+        let address = try address(
+            "shop/i",
+            #"{"app":"shop","install_id":"i","gateway":"fcm","environment":"sandbox","token":"t"}"#)
+        #expect(address.environment == .none)
     }
 
     @Test func `key that is no address id cannot be gone`() {

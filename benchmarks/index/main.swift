@@ -111,23 +111,35 @@ final class LookUpRun: TokenIndexDelegate {
     func indexReadinessChanged() {}
 }
 
-/// Keeps the index as it is: a reader trusts only what its writer renews.
+/// A value that two threads look at.
+final class Shared<Value: Sendable>: Sendable {
+    let value: Mutex<Value>
+
+    init(_ value: Value) { self.value = Mutex(value) }
+}
+
+/// Keeps the index as it is: a reader trusts only what its writer renews, and only for a while
+/// after the writer heard that the topics have ended. When Redis was slow the builder begins a new
+/// epoch, and wants to hear it again.
 final class Keeper: Sendable {
     private let builder: IndexBuilder
+    private let epoch: Shared<UInt64>
 
     init(_ configuration: RedisConfiguration) throws {
-        let epochs = Mutex<UInt64>(0)
-        let changed = Semaphore()
+        let epoch = Shared<UInt64>(0)
         builder = try IndexBuilder(
             makeWriter: { RedisTokenIndex(configuration).writer(on: $0) },
             report: { event in
-                guard case .readFrom(_, let epoch) = event else { return }
-                epochs.withLock { $0 = epoch }
-                changed.signal()
+                if case .readFrom(_, let number) = event { epoch.value.withLock { $0 = number } }
             })
+        self.epoch = epoch
         builder.assign(partitions, of: partitions.count)
-        while epochs.withLock({ $0 }) == 0 { changed.wait() }
-        builder.caughtUp(epoch: epochs.withLock { $0 })
+    }
+
+    /// Nothing more is in the topics. To be said every second or so.
+    func tell() {
+        let number = epoch.value.withLock { $0 }
+        if number > 0 { builder.caughtUp(epoch: number) }
     }
 
     func stop() { builder.stop() }
@@ -145,12 +157,17 @@ func measureLookUps(_ options: Options) throws {
     defer { keeper.stop() }
     let index = RedisTokenIndex(configuration).reader(on: loop)
     let run = LookUpRun(index, options)
-    while !index.isReady { loop.turn(waitingUpTo: .seconds(1)) }
+    let reminder = LoopTimer { keeper.tell() }
+    func turn() {
+        if !reminder.isScheduled { loop.schedule(reminder, at: loop.now + .milliseconds(500)) }
+        loop.turn(waitingUpTo: .seconds(1))
+    }
+    while !index.isReady { turn() }
     for _ in 0..<options.depth { run.ask() }
-    while run.answered < options.lookUps / 10 { loop.turn(waitingUpTo: .seconds(1)) }
+    while run.answered < options.lookUps / 10 { turn() }
     let (answered, start) = (run.answered, SystemTime.shared.monotonic)
     let (cpu, all) = (threadMicroseconds(), cpuMicroseconds())
-    while run.answered < options.lookUps { loop.turn(waitingUpTo: .seconds(1)) }
+    while run.answered < options.lookUps { turn() }
     let count = Double(run.answered - answered)
     let wall = (SystemTime.shared.monotonic - start).seconds
     let used = threadMicroseconds() - cpu
@@ -202,22 +219,32 @@ func measureBuilding(_ options: Options) throws {
     while events.withLock({ $0.epoch }) == 0 { changed.wait() }
     let start = SystemTime.shared.monotonic
     let cpu = cpuMicroseconds()
-    let (epoch, first) = events.withLock { ($0.epoch, Int($0.start)) }
+    let first = Int(events.withLock { $0.start })
     let total = 2 * options.users
     var early = memory("VmRSS")
-    for number in stride(from: first, to: total, by: batchSize) {
-        let batch = (number..<min(number + batchSize, total)).map { makeRecord($0, user: $0 / 2) }
-        while !builder.feed(batch, epoch: epoch) { changed.wait() }
-        if options.crashAfter > 0, builder.progress.applied >= UInt64(options.crashAfter) {
-            kill(getpid(), SIGKILL)
+    var restarts = -1
+    while !events.withLock({ $0.isComplete }) {
+        // A new epoch begins whenever Redis was away or slow: read again from where it says.
+        let (epoch, from) = events.withLock { ($0.epoch, Int($0.start)) }
+        let isCurrent = { events.withLock { $0.epoch } == epoch }
+        restarts += 1
+        for number in stride(from: from, to: total, by: batchSize) where isCurrent() {
+            let batch = (number..<min(number + batchSize, total)).map {
+                makeRecord($0, user: $0 / 2)
+            }
+            while isCurrent(), !builder.feed(batch, epoch: epoch) { changed.wait() }
+            if options.crashAfter > 0, builder.progress.applied >= UInt64(options.crashAfter) {
+                kill(getpid(), SIGKILL)
+            }
+            if number - first <= (total - first) / 4 { early = memory("VmRSS") }
         }
-        if number - first <= (total - first) / 4 { early = memory("VmRSS") }
+        builder.caughtUp(epoch: epoch)
+        while isCurrent(), !events.withLock({ $0.isComplete }) { changed.wait() }
     }
-    builder.caughtUp(epoch: epoch)
-    while !events.withLock({ $0.isComplete }) { changed.wait() }
     let count = Double(total - first)
     report([
-        ("start", Double(first)), ("cpu_us", (cpuMicroseconds() - cpu) / count),
+        ("start", Double(first)), ("restarts", Double(restarts)),
+        ("cpu_us", (cpuMicroseconds() - cpu) / count),
         ("per_second", count / (SystemTime.shared.monotonic - start).seconds),
         ("rss_quarter_mib", early), ("rss_end_mib", memory("VmRSS")),
         ("rss_most_mib", memory("VmHWM")),

@@ -1,7 +1,7 @@
 internal import Base
 
 /// Says on standard error how far something is that takes longer than a second: on a terminal one
-/// line that changes, elsewhere a line every ten seconds.
+/// line that changes, elsewhere a line after that second and every ten seconds behind it.
 internal final class ProgressLine {
     private let started = SystemTime.shared.monotonic
     private var shownAt: MonotonicTime?
@@ -13,7 +13,8 @@ internal final class ProgressLine {
     /// Shows where it stands, if it is time to.
     func show(_ line: @autoclosure () -> String) {
         let now = SystemTime.shared.monotonic
-        guard now - started >= Self.quiet, now - (shownAt ?? started) >= interval else { return }
+        guard now - started >= Self.quiet else { return }
+        if let shownAt, now - shownAt < interval { return }
         shownAt = now
         Terminal.showsProgress ? Terminal.progress(line()) : Terminal.note(line())
     }

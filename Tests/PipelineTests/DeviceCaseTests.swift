@@ -1,0 +1,90 @@
+// Cases from the field about one bad device: what it costs itself, and what it must not cost others.
+
+import Base
+import Kafka
+import Testing
+
+@testable import Pipeline
+
+@Suite(.serialized) struct `A bad device` {
+    @Test func `APNS-03: is refused once, told once and not sent to again`() throws {
+        let gateway = try ScriptedGateway { _, _ in
+            .answer(400, #"{"reason":"BadDeviceToken"}"#)
+        }
+        let world = try World(gateway)
+        try world.register("phone", user: "ada")
+        try world.start()
+        try world.publish(id: "ev-1", user: "ada")
+        try world.flush()
+        let first = try world.records(of: "push.results", atLeast: 1)
+        #expect(first.map { $0.text("outcome") } == ["token_suspended"])
+        #expect(first.map { $0.text("environment") } == ["production"])
+        for verdict in try world.records(of: "push.invalidations", atLeast: 1) {
+            try world.apply(verdict: verdict)
+        }
+
+        try world.publish(id: "ev-2", user: "ada")
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 2)
+        #expect(results.map { $0.text("outcome") } == ["token_suspended", "no_devices"])
+        #expect(gateway.seen.count == 1)
+        #expect(world.stop())
+        let verdicts = try world.records(of: "push.invalidations", atLeast: 1)
+        #expect(verdicts.map { $0.text("verdict") } == ["suspend"])
+        #expect(verdicts.map { $0.text("reason") } == ["BadDeviceToken"])
+    }
+
+    @Test func `APNS-13: is tried again alone, its neighbours only once`() throws {
+        let bad = World.token(of: "i3")
+        let gateway = try ScriptedGateway { token, attempt in
+            token == bad && attempt == 1
+                ? .answer(400, #"{"reason":"IdleTimeout"}"#) : .answer(200, "")
+        }
+        let world = try World(gateway)
+        for device in 0..<10 { try world.register("i\(device)", user: "u1") }
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 10)
+        #expect(results.count { $0.text("outcome") == "accepted" } == 10)
+        #expect(gateway.seen.count == 11)
+    }
+
+    @Test func `APNS-13: that has to wait a quarter of an hour comes back alone`() throws {
+        let bad = World.token(of: "i3")
+        let gateway = try ScriptedGateway { token, attempt in
+            token == bad && attempt == 1
+                ? .answer(500, #"{"reason":"InternalServerError"}"#) : .answer(200, "")
+        }
+        let world = try World(gateway)
+        for device in 0..<10 { try world.register("i\(device)", user: "u1") }
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        // The topics' waits are a hundredth here, so that the hour's is the one that fits.
+        let retries = try world.records(of: "push.events-retry-1h", atLeast: 1)
+        let retry = try #require(retries.first)
+        #expect(retry.headers["bugle-pending"] == #"["shop/i3"]"#)
+        let due = try #require(retry.headers["bugle-not-before"].flatMap { Int64($0) })
+        #expect(due >= SystemTime.shared.wall.value + 13 * 60_000)
+        #expect(try world.records(of: "push.results", atLeast: 9).count == 9)
+
+        // The same record, a quarter of an hour later.
+        let now = "\(SystemTime.shared.wall.value)"
+        var headers = retry.headers
+        headers["bugle-not-before"] = now
+        headers["bugle-pending-state"] = headers["bugle-pending-state"]?
+            .replacing("\(due)", with: now)
+        try world.publish(
+            retry.value, key: retry.key, to: "push.events-retry-10s",
+            headers: headers.map { .init($0.key, $0.value) })
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 10)
+        #expect(results.count == 10)
+        #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        #expect(Set(results.map { $0.text("result_id") }).count == 10)
+        #expect(gateway.seen.count == 11)
+        #expect(Set(gateway.seen.map(\.messageID)).count == 10)
+        #expect(world.stop())
+    }
+}

@@ -14,7 +14,7 @@ BUILD_PACKAGES=(
 # To test: servers and clients that are not ours, and Python for the tests that use them.
 TEST_PACKAGES=(
     nghttp2-client nghttp2-server redis-server redis-tools postgresql kcat python3 python3-venv
-    prometheus systemd protobuf-compiler
+    prometheus systemd protobuf-compiler chromium
 )
 
 need_swift() {

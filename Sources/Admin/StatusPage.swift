@@ -92,6 +92,14 @@ internal enum StatusPage {
         <section aria-labelledby="h-rate"><h2 id="h-rate">Events a second, last minutes</h2>
         <svg id="chart" role="img" aria-label="no data yet" viewBox="0 0 100 30"
          preserveAspectRatio="none"><polyline id="line" points=""/></svg></section>
+        <section aria-labelledby="h-levers" id="s-levers" hidden><h2 id="h-levers">Held back by operators</h2>
+        <ul id="levers"></ul></section>
+        <section aria-labelledby="h-fleet"><h2 id="h-fleet">Fleet</h2><div class="scroll" tabindex="0"
+         role="region" aria-labelledby="h-fleet"><table aria-labelledby="h-fleet"><thead><tr>
+        <th scope="col">Replica</th><th scope="col">State</th><th scope="col" class="n">Events/s</th>
+        <th scope="col" class="n">Accepted/s</th><th scope="col" class="n">Not complete</th>
+        <th scope="col" class="n">Oldest</th><th scope="col" class="n">Partitions</th></tr></thead>
+        <tbody id="fleet"></tbody></table></div></section>
         <section aria-labelledby="h-gate"><h2 id="h-gate">Gateways</h2><div class="scroll" tabindex="0"
          role="region" aria-labelledby="h-gate"><table aria-labelledby="h-gate"><thead><tr>
         <th scope="col">App, gateway</th><th scope="col">State</th><th scope="col" class="n">Accepted/s</th>
@@ -167,15 +175,40 @@ internal enum StatusPage {
           const old = past[0], last = past[past.length - 2] || s;
           const seconds = Math.max((s.now - old.now) / 1000, 0.001);
           const per = (now, then) => Math.max(now - then, 0) / seconds;
-          const ok = s.ready && !s.gateways.some(g => g.breakers_open);
-          text("state", !s.ready ? "not ready" : ok ? "working" : "a gateway is down");
+          const ok = s.ready && !s.problems.length;
+          text("state", !s.ready ? "not ready" : ok ? "working" : "needs a look");
           $("state").className = "pill " + (!s.ready ? "bad" : ok ? "good" : "warn");
           text("who", s.instance + " in " + s.group + ", version " + s.version + ", up "
             + span(s.now - s.started_at) + ", " + s.partitions + " partitions"
             + (s.index_writer ? ", writes the index" : ""));
           document.title = "Bugle: " + $("state").textContent;
-          $("trouble").hidden = s.ready;
-          $("reasons").replaceChildren(...s.reasons.map(r => make("li", r)));
+          $("trouble").hidden = !s.problems.length;
+          $("reasons").replaceChildren(...s.problems.map(p => {
+            const li = make("li", p.text);
+            li.append(make("small", "what to do: deploy/runbooks/" + p.page + ".md"));
+            return li;
+          }));
+          const time = ms => new Date(ms).toISOString().replace("T", " ").slice(0, 19) + " UTC";
+          $("s-levers").hidden = !s.levers.length;
+          $("levers").replaceChildren(...s.levers.map(l => {
+            const what = l.lever ? l.lever + " " + l.value : "all events";
+            const li = make("li");
+            li.append(make("span", l.action === "pause" ? "paused" : "skipped", "pill warn"), " ", what
+              + (l.before ? " from before " + time(l.before) : ""),
+              make("small", "since " + time(l.at) + (l.until ? ", until " + time(l.until) : "")
+                + (l.by ? ", by " + l.by : "") + (l.reason ? ": " + l.reason : "")));
+            return li;
+          }));
+          fill("fleet", s.fleet.map(r => {
+            const cell = make("td");
+            cell.append(r.stale ? make("span", "stale", "pill bad") : !r.ready ? make("span", "not ready", "pill bad")
+              : r.problems.length ? make("span", "needs a look", "pill warn") : make("span", "working", "pill good"));
+            if (r.stale) cell.append(make("small", " for " + span(s.now - r.at)));
+            return row(r.instance + (r.index_writer ? ", writes the index" : ""), [cell,
+              make("td", rate(r.events_per_minute / 60), "n"), make("td", rate(r.accepted_per_minute / 60), "n"),
+              make("td", number(r.lag_records), "n"), make("td", r.lag_ms ? span(r.lag_ms) : "–", "n"),
+              make("td", number(r.partitions), "n")]);
+          }), "no replica has reported yet");
           text("rate", rate(per(s.events_total, old.events_total)));
           text("lag", number(s.lag_records));
           text("age", s.lag_records ? span(s.lag_ms) : "–");
@@ -229,7 +262,7 @@ internal enum StatusPage {
           fill("troubles", s.troubles.map(t => {
             const li = make("li");
             li.append(make("span", t.level, "pill " + (t.level === "error" ? "bad" : "warn")), " ", t.message,
-              make("small", new Date(t.at).toISOString().replace("T", " ").slice(0, 19) + " UTC "
+              make("small", time(t.at) + " "
                 + t.fields + (t.suppressed ? ", " + t.suppressed + " more like it" : "")));
             return li;
           }), "none since the start");

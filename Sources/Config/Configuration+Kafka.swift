@@ -92,6 +92,9 @@ extension Configuration.Topics {
         deadLetters = name("dead_letters", "push.events-dlt")
         receipts = name("receipts", "push.receipts")
         tickets = name("tickets", "push.expo-tickets")
+        acks = name("acks", "push.acks")
+        control = name("control", "push.control")
+        status = name("status", "push.status")
         retry = name("retry", "push.events-retry")
         parked = name("parked", "push.events-parked")
         section.finish()
@@ -104,7 +107,8 @@ extension Configuration.Topics {
             events.map { ("events", $0.name) } + [
                 ("devices", devices), ("invalidations", invalidations), ("results", results),
                 ("dead_letters", deadLetters), ("receipts", receipts), ("tickets", tickets),
-                ("retry", retry), ("parked", parked),
+                ("acks", acks), ("control", control), ("status", status), ("retry", retry),
+                ("parked", parked),
             ]
         for (index, (key, name)) in uses.enumerated() where !name.isEmpty {
             if let (first, _) = uses[..<index].first(where: { $0.1 == name }) {

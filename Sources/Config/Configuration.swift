@@ -325,6 +325,12 @@ extension Configuration {
         public var receipts: String
         /// What Expo's receipts are asked for by; default `push.expo-tickets`.
         public var tickets: String
+        /// What devices acknowledge; default `push.acks`.
+        public var acks: String
+        /// What operators ask for; default `push.control`.
+        public var control: String
+        /// What the replicas say about themselves; default `push.status`.
+        public var status: String
         /// What the names of the retry topics begin with; default `push.events-retry`.
         public var retry: String
         /// What the names of the parking topics begin with; default `push.events-parked`.

@@ -123,6 +123,8 @@ public enum Reason: String, Sendable, CaseIterable {
     case gatewayNotConfigured = "gateway_not_configured"
     case gatewayUnavailable = "gateway_unavailable"
     case noRoom = "no_room"
+    case paused = "paused"
+    case skipped = "skipped"
 
     // What the connection did instead of an answer.
     case connectionFailed = "connection_failed"

@@ -120,6 +120,7 @@ extension Lane {
         if case .retry(let tier) = road {
             event.dueAt = input.timestamp + settings.tiers.delay(of: tier)
         }
+        event.waitsSince = input.timestamp
         event.position = reentry.origin
         input.position = reentry.origin
         input.timestamp = reentry.timestamp

@@ -26,6 +26,7 @@ extension Lane {
         if envelope.expiresAt <= loop.wall {
             return settle(target, Settlement(outcome: .expired))
         }
+        if !levers.isIdle, !passesLevers(target, of: event, envelope, bulkhead) { return }
         if loop.now - target.lookedUpAt > settings.lookUpAge { return refresh(target) }
         guard let request = target.request else {
             preconditionFailure("a target is sent whose request is still out")
@@ -93,6 +94,10 @@ extension Lane: HTTP2PoolDelegate {
             target.withdrawal = .expired
             return false
         }
+        if !levers.isIdle, !isWanted(target, of: event, envelope) {
+            target.withdrawal = .unwanted
+            return false
+        }
         if loop.now - target.lookedUpAt > settings.lookUpAge {
             target.withdrawal = .staleLookUp
             return false
@@ -142,6 +147,7 @@ extension Lane: HTTP2PoolDelegate {
     private func withdrawn(_ target: TargetInFlight) {
         switch target.withdrawal {
         case .staleLookUp: refresh(target)
+        case .unwanted: send(target)
         case .expired, nil: settle(target, Settlement(outcome: .expired))
         }
     }

@@ -59,6 +59,8 @@ public struct DispatcherSettings: Sendable {
     public var retry = RetryPolicy()
     /// What events become, by their types.
     public var routes = RouteTable.empty
+    /// What an operator holds back at the start.
+    public var levers = Levers.none
     /// What events without content of their own show; nil makes them dead letters.
     public var defaultNotification: (title: String, body: String?)?
     /// Whether a CloudEvent's subject names the user.
@@ -98,7 +100,7 @@ extension DispatcherSettings {
     /// The topics in which events wait.
     private var waitingTopics: [String] {
         RetryTier.allCases.map { $0.topic(of: retryTopicBase) }
-            + ParkingLot.all.map { $0.topic(of: parkedTopicBase) }
+            + ParkedTopics.names(of: parkedTopicBase)
     }
 
     /// What is read: events, and events that come back.
@@ -226,6 +228,12 @@ public final class Dispatcher: Sendable {
         for lane in lanes { lane.replace(routes, configurationHash: configurationHash) }
     }
 
+    /// Holds back from now on what an operator asks for; false when a lane has not taken it within
+    /// two seconds.
+    public func replace(_ levers: Levers) -> Bool {
+        lanes.reduce(true) { $1.replace(levers) && $0 }
+    }
+
     /// How many partitions are assigned to this process.
     public var assignedPartitions: Int { assignments.count }
 
@@ -307,7 +315,8 @@ extension LaneSettings {
             classes: Dictionary(
                 settings.eventTopics.map { ($0.name, $0.eventClass) },
                 uniquingKeysWith: { first, _ in first }),
-            routes: settings.routes, defaultTitle: settings.defaultNotification?.title,
+            routes: settings.routes, levers: settings.levers,
+            defaultTitle: settings.defaultNotification?.title,
             defaultBody: settings.defaultNotification?.body, resultsTopic: results,
             invalidationsTopic: invalidations, deadLettersTopic: deadLetters,
             receiptsTopic: receipts, ticketsTopic: tickets, receiptWait: settings.receiptWait,

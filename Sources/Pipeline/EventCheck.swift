@@ -14,6 +14,14 @@ public enum EventCheck {
         public let type: String
         /// The app it names, if it names one.
         public let app: String?
+        /// Its id; that of its place when it does not say.
+        public let id: String
+        /// Who sent it; empty when it does not say.
+        public let source: String
+        /// When it was due: its timestamp, or the moment before which it must not be sent.
+        public let dueAt: UnixMillis
+        /// When its time is over.
+        public let expiresAt: UnixMillis
         /// Whether it brings something to show; otherwise a configured default has to.
         public let hasContent: Bool
         /// Whether it asks for a dry run.
@@ -52,7 +60,7 @@ public enum EventCheck {
                 position: RecordPosition(topic: "", partition: 0, offset: 0), timestamp: now,
                 key: nil, value: bytes, headers: borrowed)
             do throws(Pipeline.Refusal) {
-                return .success(Summary(try decoder.decode(record, with: parser)))
+                return .success(Summary(try decoder.decode(record, with: parser), at: now))
             } catch {
                 return .failure(Refusal(code: error.code, reason: error.reason))
             }
@@ -62,11 +70,13 @@ public enum EventCheck {
 }
 
 extension EventCheck.Summary {
-    fileprivate init(_ envelope: EventEnvelope) {
+    fileprivate init(_ envelope: EventEnvelope, at now: UnixMillis) {
         var content = envelope.content
         if !content.isExplicit { content.takeFromPayload() }
         self.init(
             userID: envelope.userID, type: envelope.type, app: envelope.app,
+            id: envelope.id, source: envelope.source,
+            dueAt: max(now, envelope.notBefore ?? now), expiresAt: envelope.expiresAt,
             hasContent: content.isExplicit, isValidation: envelope.isValidation)
     }
 }

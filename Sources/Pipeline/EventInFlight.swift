@@ -128,6 +128,8 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var reentry: Reentry?
     /// What it is instead of an event: a ticket that waits for its receipt.
     @exclusivity(unchecked) var ticket: TicketRecord?
+    /// Since when it waits in the topic that it was read from.
+    @exclusivity(unchecked) var waitsSince = UnixMillis(0)
     /// When the retry topic that it comes from lets it go.
     @exclusivity(unchecked) var dueAt: UnixMillis?
     /// Until when it waits for others of its burst, when that is longer than a lane keeps it.

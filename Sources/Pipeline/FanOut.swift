@@ -17,6 +17,7 @@ extension Lane {
         let notBefore = max(envelope.notBefore ?? loop.wall, event.reentry?.notBefore ?? loop.wall)
         let wait = notBefore - loop.wall
         if wait <= .zero {
+            guard passesLevers(event) else { return }
             if event.routed?.route.coalesces == true, coalesce(event) { return }
             return lookUp(event)
         }

@@ -73,6 +73,7 @@ extension Lane {
             gaveRoom(entry.target, bulkhead, isGood: false)
             switch withdrawal {
             case .staleLookUp: refresh(entry.target)
+            case .unwanted: send(entry.target)
             case .expired: settle(entry.target, Settlement(outcome: .expired))
             }
         }

@@ -47,8 +47,12 @@ extension Lane {
 
     /// Moves a target to its gateway's parking topic, without an attempt.
     func park(_ target: TargetInFlight, _ bulkhead: Bulkhead, reason: Reason) {
+        let isPaused = reason == .paused
         let settlement = Settlement(
-            outcome: .failed, reason: reason, detail: "\(bulkhead.gateway.rawValue) takes no more")
+            outcome: isPaused ? .expired : .failed, reason: reason,
+            detail: isPaused
+                ? "an operator has paused \(bulkhead.gateway.rawValue)"
+                : "\(bulkhead.gateway.rawValue) takes no more")
         target.waitsForRoomSince = nil
         // The parking topic is one for all push services: behind the events of a dead one those of
         // the others would wait. In the retry topics nobody waits for anybody else.
@@ -56,7 +60,7 @@ extension Lane {
             return postponeUntried(target, otherwise: settlement)
         }
         let lot = ParkingLot(gateway: bulkhead.gateway, environment: bulkhead.environment)
-        postpone(target, for: .zero, in: lot, otherwise: settlement)
+        postpone(target, for: .zero, in: .lot(lot), otherwise: settlement)
     }
 
     // MARK: What a request's end says
@@ -107,8 +111,12 @@ extension Lane {
 
     /// Whether an event of that partition may go on now: always, unless it was parked.
     func mayReturn(_ event: EventInFlight, to partition: AssignedPartition) -> Bool {
-        guard case .parked(let lot) = partition.road, let envelope = event.envelope else {
-            return true
+        guard let envelope = event.envelope else { return true }
+        if partition.road == .held { return mayLeaveHold(event, envelope) }
+        guard case .parked(let lot) = partition.road else { return true }
+        if !levers.isIdle {
+            if isSkipped(event, envelope) { return true }
+            if levers.holds(lot.gateway, lot.environment) { return envelope.expiresAt <= loop.wall }
         }
         guard envelope.expiresAt > loop.wall, let bulkhead = bulkhead(of: lot, for: event) else {
             return true
@@ -159,7 +167,7 @@ extension Lane {
 
     private func returnParked() {
         for partition in partitions {
-            guard case .parked = partition.road, let head = partition.head,
+            guard partition.road.isParking, let head = partition.head,
                 mayReturn(head, to: partition)
             else { continue }
             partition.head = nil

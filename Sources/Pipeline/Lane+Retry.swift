@@ -16,15 +16,15 @@ internal struct Postponement {
     var code: String
     /// For a person.
     var detail: String
-    /// Set when it waits for a bulkhead and not for a time.
-    var lot: ParkingLot?
+    /// Set when it does not wait for a time.
+    var place: WaitingPlace?
 }
 
 extension Lane {
     /// Puts one target off. What may not be stored ends in `settlement`, what would come back too
     /// late has expired.
     func postpone(
-        _ target: TargetInFlight, for wait: TimeSpan, in lot: ParkingLot? = nil,
+        _ target: TargetInFlight, for wait: TimeSpan, in place: WaitingPlace? = nil,
         otherwise settlement: Settlement
     ) {
         guard let event = target.event, let envelope = event.envelope else { return }
@@ -37,7 +37,7 @@ extension Lane {
         }
         target.postponement = Postponement(
             notBefore: notBefore, code: settlement.reason?.rawValue ?? Self.holdCode,
-            detail: settlement.detail, lot: lot)
+            detail: settlement.detail, place: place)
         target.bulkhead?.metrics.postponed.add(1)
         event.postponedTargets += 1
         targetSettled(event)
@@ -91,11 +91,19 @@ extension Lane {
 
     /// Every open target of an event that came back too late.
     func expire(_ event: EventInFlight) {
+        let wasHeld = event.partition?.road == .held
+        end(event, .expired, wasHeld ? .paused : nil)
+    }
+
+    /// Ends an event that was not looked up in this lane: every open target of it.
+    func end(_ event: EventInFlight, _ outcome: Outcome, _ reason: Reason?) {
         guard event.reentry?.targets != nil else {
-            return endWithoutTargets(event, .expired, nil)
+            return endWithoutTargets(event, outcome, reason)
         }
         takeUpTargets(event)
-        settleTogether(event) { target in settle(target, Settlement(outcome: .expired)) }
+        settleTogether(event) { target in
+            settle(target, Settlement(outcome: outcome, reason: reason))
+        }
     }
 
     /// Ends the targets that were fixed earlier when the routes of today have no use for their

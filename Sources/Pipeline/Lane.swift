@@ -59,6 +59,8 @@ internal final class Lane {
 
     /// The routes for events that are read from now on.
     private(set) var routes: RouteTable
+    /// What an operator holds back.
+    @exclusivity(unchecked) var levers: Levers
     /// Names the configuration that the routes are of.
     private(set) var configurationHash: String
     let contents = ContentMaker()
@@ -116,6 +118,7 @@ internal final class Lane {
         outbox = parts.committer.makeBatch()
         windows = CoalescingWindows(bytesMax: parts.settings.windowBytes)
         routes = parts.settings.routes
+        levers = parts.settings.levers
         configurationHash = parts.settings.configurationHash
         defaultNotification = parts.settings.defaultTitle.flatMap {
             DefaultNotification(title: $0, body: parts.settings.defaultBody)

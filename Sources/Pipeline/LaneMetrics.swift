@@ -21,6 +21,7 @@ internal final class LaneMetrics {
     let windowsEndedEarly: Counter
     /// What waits in each topic for retries and parked events.
     let backlogs: [Road: Gauge]
+    private let heldBack: [LeverKind: Counter]
     private let deadLetters: [DeadLetterCode: Counter]
     private let eventOutcomes: [Outcome: Counter]
     private let settledAfter: Histogram
@@ -57,6 +58,17 @@ internal final class LaneMetrics {
             "bugle_coalescing_ended_early_total",
             help: "Windows that ended early, for want of room or as an event would have expired.")
         backlogs = Self.backlogs(registry)
+        heldBack = Dictionary(
+            uniqueKeysWithValues: LeverKind.allCases.map { kind in
+                (
+                    kind,
+                    registry.counter(
+                        "bugle_held_back_total",
+                        help: "Events, and of a paused gateway targets, that an operator's word "
+                            + "sent to wait in Kafka.",
+                        labels: [("lever", kind.rawValue)])
+                )
+            })
         deadLetters = Dictionary(
             uniqueKeysWithValues: DeadLetterCode.allCases.map { code in
                 (
@@ -98,6 +110,9 @@ internal final class LaneMetrics {
                     ("gateway", lot.gateway.rawValue), ("environment", lot.environment.rawValue),
                 ])
         }
+        gauges[.held] = registry.gauge(
+            "bugle_held_backlog_records",
+            help: "Records in the assigned partitions of the topic of held events.")
         return gauges
     }
 
@@ -111,6 +126,8 @@ internal final class LaneMetrics {
     func endedWithoutTargets(_ event: EventInFlight, _ outcome: Outcome) {
         eventOutcomes[outcome]?.add(1)
     }
+
+    func held(_ kind: LeverKind) { heldBack[kind]?.add(1) }
 
     func folded() { eventOutcomes[.coalesced]?.add(1) }
 

@@ -22,6 +22,8 @@ internal struct LaneSettings: Sendable {
     var classes: [String: EventClass]
     /// The routes at the start.
     var routes: RouteTable
+    /// What an operator holds back at the start.
+    var levers: Levers
     /// The notification of events without content of their own: title and body.
     var defaultTitle: String?
     var defaultBody: String?

@@ -70,6 +70,17 @@ internal final class LaneThread: @unchecked Sendable {
         _ = replaced.wait(upTo: .seconds(2))
     }
 
+    /// Holds back from now on what an operator asks for. Done when it returns, unless the lane has
+    /// not turned for long; false then.
+    func replace(_ levers: Levers) -> Bool {
+        let replaced = Semaphore()
+        submit { lane in
+            lane.replace(levers)
+            replaced.signal()
+        }
+        return replaced.wait(upTo: .seconds(2))
+    }
+
     /// Reads no further record.
     func drain() {
         submit { lane in

@@ -19,7 +19,7 @@ internal struct RetryRecord {
 
     /// The topic in which something waits.
     func topic(for postponement: Postponement) -> OutputTopic {
-        if let lot = postponement.lot, let topic = settings.waitingTopics.parked[lot] {
+        if let place = postponement.place, let topic = settings.waitingTopics.parked[place] {
             return topic
         }
         let tier = settings.tiers.fitting(postponement.notBefore - now)

@@ -25,6 +25,25 @@ public struct ParkingLot: Hashable, Sendable {
     }
 }
 
+/// Where something waits that does not wait for a time.
+internal enum WaitingPlace: Hashable, Sendable {
+    /// For a bulkhead.
+    case lot(ParkingLot)
+    /// For an operator's word.
+    case held
+
+    /// The name of the topic of held events: `<base>-held`.
+    static func heldTopic(of base: String) -> String { "\(base)-held" }
+}
+
+/// The names of the parking topics, the one of held events included.
+public enum ParkedTopics {
+    /// All of them, for a base such as `push.events-parked`.
+    public static func names(of base: String) -> [String] {
+        ParkingLot.all.map { $0.topic(of: base) } + [WaitingPlace.heldTopic(of: base)]
+    }
+}
+
 /// Where a partition's records come from.
 internal enum Road: Hashable, Sendable {
     /// From the publishers.
@@ -33,8 +52,18 @@ internal enum Road: Hashable, Sendable {
     case retry(RetryTier)
     /// From a parking topic: due when its bulkhead takes requests again.
     case parked(ParkingLot)
+    /// From the topic of what an operator holds back: due when it is resumed.
+    case held
     /// Not an event but a ticket of Expo's: due when its receipt may be asked for.
     case tickets
+
+    /// Whether its records wait for something else than a time.
+    var isParking: Bool {
+        switch self {
+        case .parked, .held: true
+        case .events, .retry, .tickets: false
+        }
+    }
 }
 
 /// The topics in which events wait, as a lane reads and writes them.
@@ -42,7 +71,7 @@ internal struct WaitingTopics: Sendable {
     /// The retry topics, in the order of the tiers.
     let retry: [OutputTopic]
     /// The parking topics.
-    let parked: [ParkingLot: OutputTopic]
+    let parked: [WaitingPlace: OutputTopic]
     /// What the names of input topics stand for; all others are events topics.
     let roads: [String: Road]
 
@@ -58,13 +87,17 @@ internal struct WaitingTopics: Sendable {
             retry.append(topic)
             roads[name] = .retry(tier)
         }
-        var parked: [ParkingLot: OutputTopic] = [:]
+        var parked: [WaitingPlace: OutputTopic] = [:]
         for lot in ParkingLot.all {
             let name = lot.topic(of: parkedBase)
             guard let topic = find(name) else { return nil }
-            parked[lot] = topic
+            parked[.lot(lot)] = topic
             roads[name] = .parked(lot)
         }
+        let held = WaitingPlace.heldTopic(of: parkedBase)
+        guard let topic = find(held) else { return nil }
+        parked[.held] = topic
+        roads[held] = .held
         self.retry = retry
         self.parked = parked
         self.roads = roads

@@ -9,6 +9,8 @@ internal import TokenIndex
 internal enum Withdrawal {
     /// The look-up is too old; it has to be repeated first.
     case staleLookUp
+    /// An operator has paused it while the request waited.
+    case unwanted
     /// The event expired while the request waited.
     case expired
 }

@@ -69,7 +69,8 @@ class Table(unittest.TestCase):
             self.assertRegex(text, re.escape(f"{name}.schema.json"))
 
     def test_all_partition_counts_agree(self):
-        counts = {row["partitions"] for row in topic_table()}
+        whole = {"push.control", "push.status"}  # read as a whole by every process
+        counts = {row["partitions"] for row in topic_table() if row["topic"] not in whole}
         self.assertEqual(len(counts), 1, "a record keeps its partition number from topic to topic")
 
 

@@ -56,7 +56,7 @@ final class World {
             "push.expo-tickets",
         ]
         let retries = RetryTier.allCases.map { $0.topic(of: "push.events-retry") }
-        let parked = ParkingLot.all.map { $0.topic(of: "push.events-parked") }
+        let parked = ParkedTopics.names(of: "push.events-parked")
         for topic in ["push.events"] + outputs + retries + parked {
             try cluster.createTopic(topic, partitions: Self.partitions)
         }
@@ -158,6 +158,8 @@ final class World {
     func replaceRoutes(_ routes: RouteTable, hash: String = "changed") {
         dispatcher?.replaceRoutes(routes, configurationHash: hash)
     }
+
+    func replace(_ levers: Levers) { _ = dispatcher?.replace(levers) }
 
     /// Stops as SIGTERM does; true when everything was finished in time.
     func stop() -> Bool {

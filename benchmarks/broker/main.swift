@@ -68,10 +68,13 @@ final class Host {
         ]
         let retries = ["10s", "1m", "10m", "1h"].map { "push.events-retry-\($0)" }
         let parked = [
-            "apns-production", "apns-sandbox", "fcm-none", "webpush-none", "expo-none",
+            "apns-production", "apns-sandbox", "fcm-none", "webpush-none", "expo-none", "held",
         ].map { "push.events-parked-\($0)" }
         for topic in ["push.events"] + outputs + retries + parked {
             try cluster.createTopic(topic, partitions: options.partitions)
+        }
+        for topic in ["push.control", "push.status"] {
+            try cluster.createTopic(topic, partitions: 1)
         }
         try cluster.createTopic("push.devices", partitions: options.devicePartitions)
         publisher = try Publisher(cluster.bootstrapServers, users: options.users)

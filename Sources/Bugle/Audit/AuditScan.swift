@@ -52,7 +52,7 @@ internal final class AuditScan {
         events = Set(topics.events.map(\.name))
         waiting = Set(
             RetryTier.allCases.map { $0.topic(of: topics.retry) }
-                + ParkingLot.all.map { $0.topic(of: topics.parked) })
+                + ParkedTopics.names(of: topics.parked))
         let counts = try cluster.partitionCounts()
         self.counts = counts
         for name in events.union([topics.results, topics.deadLetters])

@@ -22,7 +22,9 @@ internal enum Program {
             DemoCommand.self, DevCommand.self, SimulateCommand.self, RunCommand.self,
             TopicsCommand.self, CheckCommand.self, ValidateCommand.self, ExplainCommand.self,
             SendCommand.self, TailCommand.self, IndexCommand.self, WhyCommand.self,
-            AuditCommand.self, DeadLettersCommand.self,
+            AuditCommand.self, DeadLettersCommand.self, StatusCommand.self, PauseCommand.self,
+            ResumeCommand.self, DrillCommand.self, BacklogCommand.self, SkipCommand.self,
+            TraceCommand.self,
         ]
     }
 

@@ -21,6 +21,7 @@ internal final class PushService: Sendable {
         var defaultNotification: (title: String, body: String?)?
     }
 
+    private let fleet: Fleet
     private let feed: IndexFeed?
     private let dispatcher: Dispatcher?
     private let admin: AdminServer
@@ -46,7 +47,19 @@ internal final class PushService: Sendable {
         watched = WatchedParts()
         ProcessStatistics.register(in: registry)
         configuration.registerCertificates(in: registry)
-        admin = try Self.startAdmin(configuration, watched, registry, troubles)
+        let status = StatusReport(
+            instance: configuration.kafka.instance, group: configuration.kafka.group,
+            registry: registry, troubles: troubles,
+            hindrances: { [watched] in watched.hindrances },
+            fleet: { [watched] in watched.fleet })
+        admin = try Self.startAdmin(configuration, watched, registry, status)
+        fleet = try Fleet(
+            FleetSettings(
+                kafka: kafka, control: configuration.kafka.topics.control,
+                status: configuration.kafka.topics.status, group: configuration.kafka.group,
+                instance: configuration.kafka.instance),
+            registry: registry, log: log.named("fleet"))
+        watched.watch(fleet)
         // A process that dispatches from its own memory has to fill that memory.
         let feeds = roles.contains(.index) || !store.isShared
         feed =
@@ -54,8 +67,12 @@ internal final class PushService: Sendable {
         dispatcher =
             roles.contains(.dispatch)
             ? try Self.startDispatcher(
-                configuration, kafka, options, routes, apps, store, registry, log) : nil
+                configuration, kafka, options, routes, apps, store, fleet, registry, log) : nil
         watched.watch(feed, dispatcher)
+        let pace = PaceMeter()
+        fleet.attach(
+            apply: { [dispatcher] in dispatcher?.replace($0) ?? true },
+            report: { status.writeRecord(to: $0, pace) })
     }
 
     /// The port of the admin listener.
@@ -79,6 +96,7 @@ internal final class PushService: Sendable {
     func stop(deadline: MonotonicTime) -> Bool {
         let isDrained = dispatcher?.stop(deadline: deadline) ?? true
         let isLeft = feed?.stop(deadline: deadline) ?? true
+        fleet.stop()
         admin.stop()
         return isDrained && isLeft
     }
@@ -92,7 +110,7 @@ internal final class PushService: Sendable {
     ) throws(Failure) {
         let counts = try ClusterAccess(kafka).partitionCounts()
         let names = configuration.kafka.topics
-        var needed = [names.devices, names.invalidations]
+        var needed = [names.devices, names.invalidations, names.control, names.status]
         if roles.contains(.dispatch) {
             needed = names.events.map(\.name) + needed + [names.results, names.deadLetters]
         }
@@ -128,11 +146,12 @@ internal final class PushService: Sendable {
 
     private static func startDispatcher(
         _ configuration: Configuration, _ kafka: KafkaConfiguration, _ options: Options,
-        _ routes: RouteTable, _ apps: [PushApp], _ store: IndexStore, _ registry: MetricsRegistry,
-        _ log: Log
+        _ routes: RouteTable, _ apps: [PushApp], _ store: IndexStore, _ fleet: Fleet,
+        _ registry: MetricsRegistry, _ log: Log
     ) throws(Failure) -> Dispatcher {
         var settings = DispatcherSettings(configuration, kafka: kafka)
         settings.routes = routes
+        settings.levers = fleet.levers
         settings.defaultNotification = options.defaultNotification
         let addressesPerUser = configuration.limits.addressesPerUser
         do throws(DispatcherError) {
@@ -148,22 +167,22 @@ internal final class PushService: Sendable {
 
     private static func startAdmin(
         _ configuration: Configuration, _ watched: WatchedParts, _ registry: MetricsRegistry,
-        _ troubles: RecentTroubles
+        _ status: StatusReport
     ) throws(Failure) -> AdminServer {
         let listen = configuration.admin
         registry.gauge("bugle_ready", help: "1 while the process can do its work.") {
             watched.hindrances.isEmpty ? 1 : 0
         }
-        let status = StatusReport(
-            instance: configuration.kafka.instance, group: configuration.kafka.group,
-            registry: registry, troubles: troubles, hindrances: { watched.hindrances })
         do throws(AdminError) {
             return try AdminServer.start(
                 host: listen.host, port: listen.port,
                 routes: AdminServer.Routes(
                     metrics: registry, health: { HealthReport(reasons: watched.stuckParts) },
                     readiness: { HealthReport(reasons: watched.hindrances) },
-                    status: { status.write(to: $0) }))
+                    status: {
+                        status.write(to: $0)
+                        $0.append(0x0A)
+                    }))
         } catch {
             throw .failed("\(error)")
         }
@@ -179,6 +198,12 @@ private final class WatchedParts: Sendable {
     }
 
     private let parts = Mutex(Parts())
+    private let joined = Mutex<Fleet?>(nil)
+
+    /// The fleet, once the process has joined it.
+    var fleet: Fleet? { joined.withLock { $0 } }
+
+    func watch(_ fleet: Fleet) { joined.withLock { $0 = fleet } }
 
     /// A part that has not turned for so long is stuck.
     private static let turnSpan = TimeSpan.seconds(15)

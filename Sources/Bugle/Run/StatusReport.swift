@@ -12,10 +12,41 @@ internal struct StatusReport: Sendable {
     let registry: MetricsRegistry
     let troubles: RecentTroubles
     let hindrances: @Sendable () -> [String]
+    /// The fleet, once the process has joined it.
+    var fleet: @Sendable () -> Fleet? = { nil }
 
+    /// Writes the answer to `/status.json`.
     func write(to bytes: ByteWriter) {
-        let reasons = hindrances()
         var object = JSONObjectWriter(bytes)
+        writeStanding(&object)
+        object.name("levers")
+        writeLevers(to: bytes)
+        writeFlow(&object)
+        writeOutcomes(&object)
+        writeGateways(&object)
+        writeBacklogs(&object)
+        writeCredentials(&object)
+        writeTroubles(&object)
+        object.name("fleet")
+        writeFleet(to: bytes)
+        object.end()
+        bytes.append(0x0A)
+    }
+
+    /// Writes this replica's record of the status topic: what the others show of it.
+    func writeRecord(to bytes: ByteWriter, _ pace: PaceMeter) {
+        var object = JSONObjectWriter(bytes)
+        writeStanding(&object)
+        pace.write(registry, to: &object)
+        writeFlow(&object)
+        writeOutcomes(&object)
+        writeBacklogs(&object)
+        object.end()
+    }
+
+    /// Who it is and how it is.
+    private func writeStanding(_ object: inout JSONObjectWriter) {
+        let reasons = hindrances()
         object.integer("v", 1)
         object.string("version", Program.version)
         object.string("instance", instance)
@@ -24,15 +55,11 @@ internal struct StatusReport: Sendable {
         object.integer("started_at", millis("process_start_time_seconds"))
         object.bool("ready", reasons.isEmpty)
         object.name("reasons")
-        array(reasons, to: bytes) { bytes.append(jsonString: $0) }
-        writeFlow(&object)
-        writeOutcomes(&object)
-        writeGateways(&object)
-        writeBacklogs(&object)
-        writeCredentials(&object)
-        writeTroubles(&object)
-        object.end()
-        bytes.append(0x0A)
+        array(reasons, to: object.bytes) { object.bytes.append(jsonString: $0) }
+        object.name("problems")
+        ReplicaReport.Problem.write(
+            StatusProblems(registry: registry).find(hindrances: reasons), to: object.bytes)
+        object.integer("control_offset", fleet()?.view.controlOffset ?? -1)
     }
 
     private func writeFlow(_ object: inout JSONObjectWriter) {
@@ -109,8 +136,9 @@ internal struct StatusReport: Sendable {
         let parked = registry.readings(of: "bugle_parked_backlog_records").map {
             ("parked-\($0.label("gateway"))-\($0.label("environment"))", $0.value)
         }
+        let held = [("held", registry.sum(of: "bugle_held_backlog_records"))]
         object.name("backlogs")
-        write(Dictionary(retry + parked, uniquingKeysWith: +), to: object.bytes)
+        write(Dictionary(retry + parked + held, uniquingKeysWith: +), to: object.bytes)
     }
 
     private func writeCredentials(_ object: inout JSONObjectWriter) {
@@ -176,7 +204,7 @@ internal struct StatusReport: Sendable {
         bytes.append(0x7D)
     }
 
-    private func array<Element>(
+    func array<Element>(
         _ elements: [Element], to bytes: ByteWriter, _ write: (Element) -> Void
     ) {
         bytes.append(0x5B)

@@ -84,6 +84,7 @@ internal struct TopicPlan: Equatable {
             case "cleanup.policy": settings.string("cleanup.policy", value)
             case "retention.ms": settings.string("retention.ms", value)
             case "delete.retention.ms": settings.string("delete.retention.ms", value)
+            case "segment.ms": settings.string("segment.ms", value)
             default: settings.string("max.message.bytes", value)
             }
         }

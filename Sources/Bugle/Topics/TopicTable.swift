@@ -12,6 +12,9 @@ internal struct WantedTopic: Equatable {
         case delete(afterDays: Int)
         /// The newest of each key stays; the null of a removed one goes after some days.
         case compact(nullsAfterDays: Int)
+        /// The same where keys are written again every few seconds: in segments of some minutes,
+        /// since the newest segment is never compacted.
+        case compactSoon(nullsAfterDays: Int)
     }
 
     /// The name.
@@ -34,6 +37,11 @@ internal struct WantedTopic: Equatable {
                 ("cleanup.policy", "compact"), ("delete.retention.ms", Self.milliseconds(days)),
                 size,
             ]
+        case .compactSoon(let days):
+            return [
+                ("cleanup.policy", "compact"), ("delete.retention.ms", Self.milliseconds(days)),
+                size, ("segment.ms", "600000"),
+            ]
         }
     }
 
@@ -48,6 +56,8 @@ internal enum TopicTable {
     static let batchBytes = 1_048_588
 
     /// The topics under their configured names, events first.
+    ///
+    /// What each process reads as a whole has one partition, whatever the others have.
     static func topics(_ names: Configuration.Topics, partitions: Int32) -> [WantedTopic] {
         func topic(_ name: String, _ cleanup: WantedTopic.Cleanup) -> WantedTopic {
             WantedTopic(name: name, partitions: partitions, cleanup: cleanup)
@@ -60,6 +70,12 @@ internal enum TopicTable {
             topic(names.receipts, .delete(afterDays: 35)),
             topic(names.tickets, .delete(afterDays: 7)),
         ] + RetryTier.allCases.map { topic($0.topic(of: names.retry), .delete(afterDays: 7)) }
-            + ParkingLot.all.map { topic($0.topic(of: names.parked), .delete(afterDays: 7)) }
+            + ParkedTopics.names(of: names.parked).map { topic($0, .delete(afterDays: 7)) }
+            + [
+                WantedTopic(
+                    name: names.control, partitions: 1, cleanup: .compact(nullsAfterDays: 7)),
+                WantedTopic(
+                    name: names.status, partitions: 1, cleanup: .compactSoon(nullsAfterDays: 7)),
+            ]
     }
 }

@@ -1,0 +1,75 @@
+// What is wrong with a process now, out of its metrics, each with the page that says what to do.
+// The bounds are those of the alert rules, without their patience.
+
+internal import Base
+internal import Telemetry
+
+/// Finds what is wrong.
+internal struct StatusProblems {
+    let registry: MetricsRegistry
+
+    private enum Bounds {
+        static let eventsLate = 120.0
+        static let drain = 300.0
+        static let commitAge = 15.0
+        static let indexLag = 15.0
+        static let certificateDays = 14.0
+        static let heartbeat = 30.0
+    }
+
+    /// The problems, the worst first.
+    func find(hindrances: [String]) -> [ReplicaReport.Problem] {
+        var problems: [ReplicaReport.Problem] = []
+        func add(_ page: String, _ text: String) {
+            problems.append(ReplicaReport.Problem(page: page, text: text))
+        }
+        for reason in hindrances { add("BugleNotReady", reason) }
+        for breaker in registry.readings(of: "bugle_breakers_open") where breaker.value > 0 {
+            add("BugleGatewayDown", "\(place(breaker)) fails, its events are parked")
+        }
+        for refused in registry.readings(of: "bugle_credential_refused") where refused.value > 0 {
+            add("BugleCredentialRefused", "\(place(refused)) refuses our credential")
+        }
+        for fuse in registry.readings(of: "bugle_fuse_tripped") where fuse.value > 0 {
+            add("BugleFuseTripped", "\(place(fuse)): verdicts on tokens are held back")
+        }
+        let lag = registry.sum(of: "bugle_consumer_lag_seconds")
+        if lag > Bounds.eventsLate {
+            add("BugleEventsLate", "the oldest open event is \(Int64(lag)) s old")
+        }
+        let drain = registry.readings(of: "bugle_seconds_to_drain").max { $0.value < $1.value }
+        if let drain, drain.value > Bounds.drain {
+            add(
+                "BugleBacklogGrows",
+                "the backlog takes \(Int64(drain.value)) s, held back by "
+                    + drain.label("bottleneck"))
+        }
+        if registry.sum(of: "bugle_partitions_held_back") > 0 {
+            add("BuglePartitionHeldBack", "a partition is read no further behind one event")
+        }
+        if registry.sum(of: "bugle_commit_age_seconds") > Bounds.commitAge {
+            add("BugleCommitsStuck", "nothing is committed")
+        }
+        let indexLag = registry.sum(of: "bugle_index_lag_seconds")
+        if indexLag > Bounds.indexLag {
+            add("BugleIndexBehind", "the token index is \(Int64(indexLag)) s behind")
+        }
+        for left in registry.readings(of: "bugle_certificate_seconds_left")
+        where left.value < Bounds.certificateDays * 86_400 {
+            add(
+                "BugleCertificateEnds",
+                "the certificate of \(left.label("setting")) ends in "
+                    + "\(Int64((left.value / 86_400).rounded(.down))) days")
+        }
+        if registry.sum(of: "bugle_fleet_heartbeat_age_seconds") > Bounds.heartbeat {
+            add("BugleControlUnread", "what operators say is not heard; their last word holds")
+        }
+        return problems
+    }
+
+    private func place(_ reading: MetricReading) -> String {
+        let environment = reading.label("environment")
+        let rest = environment.isEmpty || environment == "none" ? "" : " \(environment)"
+        return "\(reading.label("gateway"))\(rest) of \(reading.label("app"))"
+    }
+}

@@ -143,10 +143,10 @@ class Child:
 class Broker(Child):
     """librdkafka's mock cluster with Bugle's topics, and the publisher."""
 
-    def __init__(self, bench, users, device_partitions=PARTITIONS):
+    def __init__(self, bench, users, device_partitions=PARTITIONS, options=()):
         super().__init__(
             [bench.product("BenchmarkBroker"), "--partitions", str(PARTITIONS),
-             "--device-partitions", str(device_partitions), "--users", str(users)],
+             "--device-partitions", str(device_partitions), "--users", str(users), *options],
             bench.scratch, "broker", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.bootstrap = self.answer()["bootstrap"]
 
@@ -182,7 +182,7 @@ class Redis(Child):
 class Nghttpd(Child):
     """nghttpd answers 200 with an empty body, as APNs does: one empty file per device token."""
 
-    def __init__(self, bench, users):
+    def __init__(self, bench, users, name="nghttpd"):
         root = os.path.join(bench.scratch, "htdocs")
         folder = os.path.join(root, "3", "device")
         os.makedirs(folder, exist_ok=True)
@@ -197,12 +197,35 @@ class Nghttpd(Child):
         self.certificate, key, self.signing_key = credentials(bench.scratch)
         super().__init__(
             ["nghttpd", "-d", root, "-a", "127.0.0.1", str(self.port), key, self.certificate],
-            bench.scratch, "nghttpd")
+            bench.scratch, name)
         wait_until(lambda: self.check() and listens(self.port), 10, "nghttpd")
 
     @property
     def apps(self):
         return apps(self.port, self.certificate, self.signing_key)
+
+
+class Pair:
+    """Two nghttpd: APNs' production and its sandbox, which can be taken away."""
+
+    def __init__(self, bench, users):
+        self.production = Nghttpd(bench, users)
+        self.sandbox = Nghttpd(bench, users, "nghttpd-sandbox")
+
+    @property
+    def apps(self):
+        found = self.production.apps
+        found["shop"]["apns"]["endpoints"]["sandbox"] = f"https://localhost:{self.sandbox.port}"
+        return found
+
+    def check(self):
+        self.production.check()
+        return self
+
+    def stop(self):
+        self.sandbox.process.send_signal(signal.SIGCONT)
+        self.sandbox.stop()
+        self.production.stop()
 
 
 class Simulator(Child):
@@ -238,7 +261,7 @@ class Bugle(Child):
     """`bugle run`, the process under test, ready to dispatch."""
 
     def __init__(self, bench, broker, redis, gateway, lanes=1, connections=(2, 2), commit="plain",
-                 kafka=None):
+                 kafka=None, events=None):
         self.admin = free_port()
         folder = tempfile.mkdtemp(prefix="bugle-", dir=bench.scratch)
         config = os.path.join(folder, "bugle.yaml")
@@ -247,6 +270,7 @@ class Bugle(Child):
                 "kafka": {
                     "brokers": broker.bootstrap, "group": "bugle",
                     "commit": commit, "instance": os.path.basename(folder),
+                    **({"topics": {"events": events}} if events else {}),
                     "properties": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000,
                                    **(kafka or {})}},
                 "redis": {"address": f"127.0.0.1:{redis.port}"},
@@ -274,6 +298,15 @@ class Bugle(Child):
             return 0, ""
         finally:
             connection.close()
+
+    def series(self, name):
+        """The series of one metric: their labels, as written, and values."""
+        found = {}
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith(name + "{"):
+                labels, value = line[len(name):].rsplit(" ", 1)
+                found[labels] = float(value)
+        return found
 
     def metrics(self):
         """Each metric's sum over its labels."""
@@ -313,17 +346,17 @@ class World:
     """A broker with registered devices, Redis, a gateway and Bugle, ready."""
 
     def __init__(self, bench, users=400, lanes=1, gateway=None, device_partitions=PARTITIONS,
-                 connections=(2, 2), commit="plain", kafka=None):
+                 connections=(2, 2), commit="plain", kafka=None, events=None, publisher=()):
         self.users = users
         self.parts = []
         try:
-            self.broker = self.keep(Broker(bench, users, device_partitions))
+            self.broker = self.keep(Broker(bench, users, device_partitions, publisher))
             self.devices = self.broker.tell("devices")["devices"]
             self.redis = self.keep(Redis(bench))
             self.gateway = self.keep(gateway or Nghttpd(bench, users))
             self.bugle = self.keep(
                 Bugle(bench, self.broker, self.redis, self.gateway, lanes, connections, commit,
-                      kafka))
+                      kafka, events))
         except BaseException:
             self.close()
             raise

@@ -33,9 +33,10 @@ PROFILES = {
     "servers": ["broker away", "broker stall", "redis restart", "redis stall"],
     "network": ["cut", "hang", "slow"],
     "gateways": ["terminate"],
+    "machines": ["clock", "clock", "full disk", "kill"],
     "everything": [
         "kill", "kill", "terminate", "broker away", "broker stall", "redis restart", "redis stall",
-        "cut", "hang", "slow", "freeze"],
+        "cut", "hang", "slow", "freeze", "clock", "full disk"],
 }
 DRAW = [*PROFILES, "everything"]
 
@@ -49,6 +50,7 @@ class Step:
     replica: int = 0
     service: str = ""
     span: float = 0.0
+    clock: int = 0
 
 
 def gateway_faults(generator, seconds):
@@ -99,13 +101,17 @@ class Plan:
             self.steps.append(Step(
                 at, generator.choice(PROFILES[self.profile]),
                 generator.randrange(self.replicas),
-                generator.choice(["kafka", "redis", *GATEWAYS]), generator.uniform(0.3, 4)))
+                generator.choice(["kafka", "redis", *GATEWAYS]), generator.uniform(0.3, 4),
+                generator.choice([-30, -5, 5, 30])))
+        # A process whose clock can be set is another one: not without need.
+        self.has_clocks = any(step.action == "clock" for step in self.steps)
         self.devices_seed = generator.randrange(1 << 32)
 
     def __str__(self):
         steps = ", ".join(
             f"{s.at:.1f} {s.action} {s.replica}"
-            + (f"/{s.service}" if s.action in ("cut", "hang", "slow") else "") for s in self.steps)
+            + (f"/{s.service}" if s.action in ("cut", "hang", "slow") else "")
+            + (f" {s.clock:+d} s" if s.action == "clock" else "") for s in self.steps)
         return (f"{self.profile}, {self.replicas} replicas of {self.lanes} lanes; {steps}; "
                 f"{len(self.faults['rules'])} gateway rules")
 
@@ -210,7 +216,8 @@ class Run:
 
     def run(self, keep):
         """Returns the verdict, and the folder if it was kept."""
-        self.world = ChaosWorld(self.plan.replicas, self.plan.lanes, self.plan.faults)
+        self.world = ChaosWorld(
+            self.plan.replicas, self.plan.lanes, self.plan.faults, self.plan.has_clocks)
         verdict = None
         try:
             self.prepare()
@@ -304,6 +311,8 @@ class Run:
         for name in self.world.links.links:
             self.world.links.set(name, "up")
         for replica in self.world.replicas:
+            if replica.clock:
+                replica.set_clock(0)
             if not replica.running():
                 replica.start()
         self.wait_ready()
@@ -346,7 +355,11 @@ class Run:
         start = now_ms()
         after = 0
         kind = step.action
-        if step.action == "terminate":
+        if step.action == "clock":
+            # What it had until the next step, or the end, is another machine's time.
+            replica.set_clock(step.clock)
+            kind = "planned"
+        elif step.action in ("terminate", "full disk"):
             kind = "planned"
             code = replica.process.stop(40)
             # Before it has said a word it does not listen for signals yet.
@@ -354,7 +367,7 @@ class Run:
                 self.failures.append(
                     f"{replica.name} was stopped and ended with {code}: {replica.process.tail(3)}")
             self.stopped.wait(step.span / 4)
-            replica.start()
+            replica.start(has_full_disk=step.action == "full disk")
         elif step.action == "kill":
             replica.process.kill()
             # What was committed before is not repeated; the rest began before now.

@@ -5,6 +5,8 @@ import json
 import pathlib
 import shutil
 import signal
+import struct
+import subprocess
 import tempfile
 import time
 
@@ -35,13 +37,16 @@ class Store(harness.Redis):
 
 
 class Replica:
-    """One Bugle, behind links of its own."""
+    """One Bugle, behind links of its own, with a wall clock of its own if it is to have one."""
 
-    def __init__(self, world, number, lanes):
+    def __init__(self, world, number, lanes, has_clock):
         self.world, self.name = world, f"replica-{number}"
         self.admin_port = harness.free_port()
         self.generation = 0
         self.process = None
+        self.clock = world.folder / f"{self.name}.clock" if has_clock else None
+        if has_clock:
+            self.clock.write_bytes(struct.pack("i", 0))
         links, apps = world.links, json.loads(json.dumps(world.gateways.apps))
         shop = apps["shop"]
         for holder, key in (
@@ -67,11 +72,22 @@ class Replica:
             "apps": apps, "lanes": lanes, "admin": {"listen": f"127.0.0.1:{self.admin_port}"},
         }) + "\n")
 
-    def start(self):
+    def set_clock(self, offset):
+        """Its wall clock differs by so many seconds from now on; its monotonic one does not."""
+        with open(self.clock, "r+b") as file:
+            file.write(struct.pack("i", offset))
+
+    def start(self, has_full_disk=False):
+        """Starts it; on a full disk nothing of its log can be written."""
         self.generation += 1
+        command = [harness.program(), "run", "--config", self.config]
+        if has_full_disk:
+            command = ["sh", "-c", "exec \"$@\" >/dev/full 2>&1", "sh", *command]
+        environment = self.clock and {
+            "LD_PRELOAD": str(self.world.clock_library), "CHAOS_CLOCK": str(self.clock)}
         self.process = Process(
-            [harness.program(), "run", "--config", self.config],
-            self.world.folder / f"{self.name}-{self.generation}.log")
+            command, self.world.folder / f"{self.name}-{self.generation}.log",
+            environment=environment)
 
     def running(self):
         return self.process is not None and self.process.running()
@@ -84,7 +100,7 @@ class Replica:
 class ChaosWorld:
     """Everything that one seed needs. Stop it with `close`."""
 
-    def __init__(self, replicas, lanes, faults):
+    def __init__(self, replicas, lanes, faults, has_clocks=False):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bugle-chaos-"))
         self.parts, self.replicas = [], []
         try:
@@ -92,7 +108,9 @@ class ChaosWorld:
             self.kafka = self.keep(harness.Kafka(self.folder))
             self.redis = self.keep(Store(self.folder))
             self.gateways = self.keep(harness.Gateways(self.folder, faults))
-            self.replicas = [Replica(self, number, lanes) for number in range(replicas)]
+            if has_clocks:
+                self.clock_library = self.build_clock()
+            self.replicas = [Replica(self, number, lanes, has_clocks) for number in range(replicas)]
             # For commands: past the links, with the same topics and the same group.
             self.config = self.folder / "bugle.yaml"
             self.config.write_text("\n".join(
@@ -101,6 +119,14 @@ class ChaosWorld:
         except BaseException:
             self.close()
             raise
+
+    def build_clock(self):
+        """The library that gives a process its own clock; Swift brings the compiler."""
+        library = self.folder / "chaos_clock.so"
+        subprocess.run(
+            ["clang", "-O1", "-shared", "-fPIC", "-o", library,
+             pathlib.Path(__file__).with_name("chaos_clock.c")], check=True)
+        return library
 
     def keep(self, part):
         self.parts.append(part)

@@ -79,12 +79,13 @@ def pause(seconds):
 class Process:
     """A child in a process group of its own, with its output in a file."""
 
-    def __init__(self, arguments, log, stdout=None):
+    def __init__(self, arguments, log, stdout=None, environment=None):
         self.log = pathlib.Path(log)
         with open(self.log, "ab") as output:
             self.child = subprocess.Popen(
                 list(map(str, arguments)), stdin=subprocess.DEVNULL, stdout=stdout or output,
-                stderr=output, start_new_session=True)
+                stderr=output, start_new_session=True,
+                env={**os.environ, **environment} if environment else None)
 
     def running(self):
         return self.child.poll() is None

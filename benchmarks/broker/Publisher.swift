@@ -7,10 +7,13 @@ import Kafka
 final class Publisher {
     private let producer: TopicProducer
     private let users: Int
+    private let hasSandbox: Bool
     private var events = 0
+    /// Where events of the class marketing go.
+    static let marketing = "push.marketing"
     private let bytes = ByteWriter(capacity: 1024)
 
-    init(_ bootstrapServers: String, users: Int) throws {
+    init(_ bootstrapServers: String, users: Int, hasSandbox: Bool) throws {
         // Large batches: the mock cluster keeps a bounded number of them and looks through them
         // one by one.
         var settings = ProducerConfiguration()
@@ -20,6 +23,7 @@ final class Publisher {
                 bootstrapServers: bootstrapServers, clientID: "publisher",
                 properties: ["batch.num.messages": "10000"]), producer: settings)
         self.users = users
+        self.hasSandbox = hasSandbox
     }
 
     /// Registers every user's devices; returns how many there are.
@@ -28,12 +32,14 @@ final class Publisher {
         // Of today: what was not seen for a long time is not sent to.
         let registeredAt = SystemTime.shared.wall.value
         for user in 0..<users {
+            // Fours of users, each of which has as many devices as another.
+            let environment = hasSandbox && user / 4 % 2 == 1 ? "sandbox" : "production"
             for device in 0...user % 4 {
                 let install = "install-\(user)-\(device)"
                 let value = """
                     {"v":1,"app":"shop","install_id":"\(install)","kind":"alert",\
                     "user_id":"user-\(user)","platform":"ios","gateway":"apns",\
-                    "environment":"production","token":"\(SHA256Digest(of: install).hex)",\
+                    "environment":"\(environment)","token":"\(SHA256Digest(of: install).hex)",\
                     "version":1,"registered_at":\(registeredAt),"app_version":"4.2.0",\
                     "locale":"de-AT","permission":"granted"}
                     """
@@ -48,7 +54,7 @@ final class Publisher {
     }
 
     /// Queues the next event.
-    func publishEvent() throws {
+    func publishEvent(to topic: String = "push.events") throws {
         let user = events % users
         events += 1
         bytes.removeAll()
@@ -62,7 +68,7 @@ final class Publisher {
             "url":"https://shop.example.com/orders/\(events)","eta":"2026-01-02T12:00:00Z"}}
             """)
         try producer.send(
-            to: "push.events", key: Array("user-\(user)".utf8), value: bytes.array)
+            to: topic, key: Array("user-\(user)".utf8), value: bytes.array)
     }
 
     func flush() throws { try producer.flush(timeout: .seconds(60)) }

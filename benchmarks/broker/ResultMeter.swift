@@ -4,12 +4,15 @@ import Kafka
 import Telemetry
 
 /// Follows `push.results` and measures what Bugle adds to a push, from the times that results
-/// state and the timestamp of their records, in whole milliseconds.
+/// state and the timestamp of their records, in whole milliseconds. Results of marketing are
+/// counted and no more.
 final class ResultMeter {
     private let reader: TopicReader
     private let parser = JSONParser()
     /// Results since the last report.
     private(set) var count = 0
+    /// Results of marketing since the meter began.
+    private(set) var others = 0
     private var accepted = 0
     private var payloadBytes: Int64 = 0
     /// From consumption to the first HEADERS.
@@ -23,6 +26,8 @@ final class ResultMeter {
     /// From the answer to the result in this reader's hands: linger, broker and fetch again.
     private var delivery = LatencyHistogram()
     private var gateway = LatencyHistogram()
+    /// From the publisher's timestamp to the gateway's answer.
+    private var whole = LatencyHistogram()
 
     init(_ bootstrapServers: String) throws {
         reader = try TopicReader(
@@ -43,6 +48,10 @@ final class ResultMeter {
     }
 
     private func take(_ root: JSONValue, producedAt: Int64) {
+        if root["class"]?.string == "marketing" {
+            others += 1
+            return
+        }
         count += 1
         guard let bytes = root["outcome"]?.string, bytes == "accepted",
             let consumed = root["consumed_at"]?.int64, let sent = root["first_sent_at"]?.int64,
@@ -56,6 +65,7 @@ final class ResultMeter {
         arrival.record(.milliseconds(consumed - published))
         delivery.record(.milliseconds(SystemTime.shared.wall.value - settled))
         gateway.record(.milliseconds(settled - sent))
+        whole.record(.milliseconds(settled - published))
     }
 
     func reset() {
@@ -63,7 +73,7 @@ final class ResultMeter {
         (count, accepted, payloadBytes) = (0, 0, 0)
         (before, after, added) = (LatencyHistogram(), LatencyHistogram(), LatencyHistogram())
         (arrival, delivery) = (LatencyHistogram(), LatencyHistogram())
-        gateway = LatencyHistogram()
+        (gateway, whole) = (LatencyHistogram(), LatencyHistogram())
     }
 
     /// Everything since the last report as a JSON object.
@@ -75,6 +85,7 @@ final class ResultMeter {
             Self.text("before_headers", before), Self.text("after_answer", after),
             Self.text("added", added), Self.text("arrival", arrival),
             Self.text("delivery", delivery), Self.text("gateway", gateway),
+            Self.text("whole", whole),
         ]
         reset()
         return "{" + parts.joined(separator: ", ") + "}"

@@ -9,7 +9,9 @@
 //     events N         publish N events at once
 //     rate R S         publish R events a second for S seconds, while results are metered
 //     saturate N S     keep N events ahead of the results for S seconds, while these are metered
-//     meter            start metering results, from the next one on
+//     flood R S N      as rate, of critical events, while N events of marketing lie ahead of their
+//                      results
+//     meter            start metering results, from the next one on; those of marketing are counted
 //     report           tell what the meter saw, and start anew
 //     unmeter          stop metering
 
@@ -38,10 +40,16 @@ struct Options {
     var partitions: Int32 = 24
     var devicePartitions: Int32 = 24
     var users = 400
+    /// Half of the users have devices of the sandbox.
+    var hasSandbox = false
 
     init(_ arguments: ArraySlice<String>) {
         var rest = arguments
         while let option = rest.popFirst() {
+            if option == "--sandbox" {
+                hasSandbox = true
+                continue
+            }
             guard let value = rest.popFirst().flatMap({ Int($0) }), value > 0 else {
                 fail("\(option) needs a number")
             }
@@ -70,14 +78,15 @@ final class Host {
         let parked = [
             "apns-production", "apns-sandbox", "fcm-none", "webpush-none", "expo-none", "held",
         ].map { "push.events-parked-\($0)" }
-        for topic in ["push.events"] + outputs + retries + parked {
+        for topic in ["push.events", Publisher.marketing] + outputs + retries + parked {
             try cluster.createTopic(topic, partitions: options.partitions)
         }
         for topic in ["push.control", "push.status"] {
             try cluster.createTopic(topic, partitions: 1)
         }
         try cluster.createTopic("push.devices", partitions: options.devicePartitions)
-        publisher = try Publisher(cluster.bootstrapServers, users: options.users)
+        publisher = try Publisher(
+            cluster.bootstrapServers, users: options.users, hasSandbox: options.hasSandbox)
     }
 
     func run() throws {
@@ -90,6 +99,7 @@ final class Host {
             case ("devices", 0): try publishDevices()
             case ("events", 1): try publishEvents(numbers[0])
             case ("rate", 2): try publish(numbers[0], aSecondFor: numbers[1])
+            case ("flood", 3): try publish(numbers[0], aSecondFor: numbers[1], flood: numbers[2])
             case ("saturate", 2): try saturate(ahead: numbers[0], for: numbers[1])
             case ("meter", 0): try startMeter()
             case ("unmeter", 0):
@@ -113,11 +123,14 @@ final class Host {
         answer("{\"events\": \(count), \"seconds\": \(seconds(since: start))}")
     }
 
-    /// Paces by the clock: what a turn was late for is published in the next one.
-    private func publish(_ rate: Int, aSecondFor duration: Int) throws {
+    /// Paces by the clock: what a turn was late for is published in the next one. Beside it so many
+    /// events of marketing lie ahead of their results.
+    private func publish(_ rate: Int, aSecondFor duration: Int, flood ahead: Int = 0) throws {
         let start = SystemTime.shared.monotonic
         let total = rate * duration
+        let before = meter?.others ?? 0
         var published = 0
+        var flooded = 0
         while published < total {
             let passed = SystemTime.shared.monotonic - start
             let due = min(Int(passed.seconds * Double(rate)), total)
@@ -125,10 +138,21 @@ final class Host {
                 try publisher.publishEvent()
                 published += 1
             }
+            // An event has 2.5 results. Not all at once: what is due is due in time.
+            let done = ((meter?.others ?? 0) - before) * 2 / 5
+            let room = min(ahead - (flooded - done), 500)
+            for _ in 0..<max(room, 0) { try publisher.publishEvent(to: Publisher.marketing) }
+            flooded += max(room, 0)
             readResults(waitingUpTo: .milliseconds(1))
         }
+        while flooded % 4 != 0 {
+            try publisher.publishEvent(to: Publisher.marketing)
+            flooded += 1
+        }
         try publisher.flush()
-        answer("{\"events\": \(published), \"seconds\": \(seconds(since: start))}")
+        answer(
+            "{\"events\": \(published), \"flooded\": \(flooded), "
+                + "\"seconds\": \(seconds(since: start))}")
     }
 
     /// Tells how many results came a second.

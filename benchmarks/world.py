@@ -229,15 +229,17 @@ class Pair:
 
 
 class Simulator(Child):
-    """Bugle's simulated gateways, whose answers take a fixed time: a far gateway."""
+    """Bugle's simulated gateways, whose answers take a fixed time: a far gateway. They write what
+    they received to a journal, if one is named."""
 
-    def __init__(self, bench, delay_ms):
+    def __init__(self, bench, delay_ms, journal=None):
         folder = tempfile.mkdtemp(prefix="simulator-", dir=bench.scratch)
         faults = os.path.join(folder, "faults.json")
         with open(faults, "w") as file:
             json.dump({"rules": [{"service": "apns-production", "effect": {"delay_ms": delay_ms}}]}, file)
         super().__init__(
-            [bench.product("bugle"), "simulate", "--state", folder, "--faults", faults],
+            [bench.product("bugle"), "simulate", "--state", folder, "--faults", faults,
+             *(["--journal", journal, "--bodies"] if journal else [])],
             bench.scratch, os.path.basename(folder))
         self.file = os.path.join(folder, "bugle.apps.json")
         wait_until(lambda: self.check() and os.path.exists(self.file), 10, "bugle simulate")
@@ -261,7 +263,7 @@ class Bugle(Child):
     """`bugle run`, the process under test, ready to dispatch."""
 
     def __init__(self, bench, broker, redis, gateway, lanes=1, connections=(2, 2), commit="plain",
-                 kafka=None, events=None):
+                 kafka=None, events=None, routes=None):
         self.admin = free_port()
         folder = tempfile.mkdtemp(prefix="bugle-", dir=bench.scratch)
         config = os.path.join(folder, "bugle.yaml")
@@ -274,7 +276,7 @@ class Bugle(Child):
                     "properties": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000,
                                    **(kafka or {})}},
                 "redis": {"address": f"127.0.0.1:{redis.port}"},
-                "apps": gateway.apps, "lanes": lanes,
+                "apps": gateway.apps, "lanes": lanes, "routes": routes or {},
                 "dispatch": {"connections": {"apns": {
                     "min": connections[0], "max": connections[1]}}},
                 "admin": {"listen": f"127.0.0.1:{self.admin}"}}, file)
@@ -346,7 +348,8 @@ class World:
     """A broker with registered devices, Redis, a gateway and Bugle, ready."""
 
     def __init__(self, bench, users=400, lanes=1, gateway=None, device_partitions=PARTITIONS,
-                 connections=(2, 2), commit="plain", kafka=None, events=None, publisher=()):
+                 connections=(2, 2), commit="plain", kafka=None, events=None, publisher=(),
+                 routes=None):
         self.users = users
         self.parts = []
         try:
@@ -356,7 +359,7 @@ class World:
             self.gateway = self.keep(gateway or Nghttpd(bench, users))
             self.bugle = self.keep(
                 Bugle(bench, self.broker, self.redis, self.gateway, lanes, connections, commit,
-                      kafka, events))
+                      kafka, events, routes))
         except BaseException:
             self.close()
             raise

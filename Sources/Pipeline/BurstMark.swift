@@ -22,8 +22,11 @@ internal struct BurstKey: Hashable, Sendable {
     }
 
     /// The name of its note.
-    var name: String {
-        withUnsafeBytes(of: (high, low)) { "burst." + Hex.encode($0) }
+    var name: String { name(of: "burst") }
+
+    /// The name of a note of a kind.
+    func name(of kind: String) -> String {
+        withUnsafeBytes(of: (high, low)) { "\(kind)." + Hex.encode($0) }
     }
 }
 

@@ -30,8 +30,7 @@ extension Lane {
     func coalesce(_ event: EventInFlight) -> Bool {
         guard event.burst == nil, event.reentry?.targets == nil, let envelope = event.envelope,
             let coalescing = event.routed?.route.coalescing, let app = event.app,
-            !envelope.isOneAttempt, !envelope.isValidation,
-            envelope.expiresAt - loop.wall > WindowLimits.beforeExpiry,
+            envelope.windowHindrance(at: loop.wall) == nil,
             let key = burstKey(of: envelope, app: app.name)
         else { return false }
         let entrance: CoalescingWindows<HeldEvent>.Entrance

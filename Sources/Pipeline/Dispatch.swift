@@ -27,6 +27,7 @@ extension Lane {
             return settle(target, Settlement(outcome: .expired))
         }
         if !levers.isIdle, !passesLevers(target, of: event, envelope, bulkhead) { return }
+        if let line = event.line, !hasTurn(target, in: line) { return }
         if loop.now - target.lookedUpAt > settings.lookUpAge { return refresh(target) }
         guard let request = target.request else {
             preconditionFailure("a target is sent whose request is still out")

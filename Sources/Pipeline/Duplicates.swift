@@ -131,7 +131,11 @@ extension Lane {
         else { return }
         let isAccepted =
             isComplete
-            && event.targets.contains { $0.settlement?.outcome.outcomeClass == .sent }
+            && event.targets.contains {
+                // What a newer event was sent for is not to come back behind that one either.
+                $0.settlement?.outcome.outcomeClass == .sent
+                    || $0.settlement?.outcome == .coalesced
+            }
         if isAccepted, let partition = event.partition {
             duplicates.claims[mark.key]?.isAccepted = true
             duplicates.claims[mark.key]?.waiting = []

@@ -73,6 +73,9 @@ public final class EventExplainer {
             type: envelope.type, userID: envelope.userID, app: app.name,
             route: routed?.route.name, choice: choice(routed?.route), kind: routed?.kind,
             priority: envelope.priority, collapseKey: envelope.collapseKey,
+            folding: envelope.folding(
+                routed?.route, deduplicate: configuration.dispatch.deduplicate, at: now,
+                scratch: scratch),
             expiresAt: envelope.expiresAt, targets: targets,
             passedOver: addresses.map(\.addressID).filter { id in
                 !meant.contains { $0.addressID == id }

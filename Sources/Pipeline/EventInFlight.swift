@@ -48,6 +48,11 @@ internal final class AssignedPartition {
     @exclusivity(unchecked) var isReading = true
     /// Whether another process owns it by now: completions are dropped.
     @exclusivity(unchecked) var isLost = false
+    /// Whether events of its users may wait in a retry or parking topic, or may have to be done
+    /// again behind newer ones: then lines ask for their notes. See `Lane.observeOrder`.
+    @exclusivity(unchecked) var mayHaveWaiting = true
+    /// When an event of its users was put off last, or the assignment began.
+    @exclusivity(unchecked) var putOffAt = MonotonicTime(nanos: 0)
     /// Told once when the last open event is complete.
     @exclusivity(unchecked) var whenDrained: (() -> Void)?
 
@@ -90,6 +95,11 @@ internal final class AssignedPartition {
         // Somebody set the group back, or the topic is a new one: what was finished is another's.
         if offset < startOffset || offset >= end { finishedBefore = OffsetRuns() }
         return finishedBefore.contains(offset)
+    }
+
+    /// Whether an earlier owner finished an event behind `offset`.
+    func isBehindFinished(_ offset: Int64) -> Bool {
+        finishedBefore.end.map { offset < $0 } ?? false
     }
 
     /// The shared members of results of events that were first read from a topic.
@@ -163,7 +173,12 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var awaitsMark = false
     /// A copy of it was pushed.
     @exclusivity(unchecked) var isDuplicate = false
-    /// What the look-up said while the mark was awaited.
+    /// Its line, when it has a collapse key; and its place in it. See `PushOrder`.
+    @exclusivity(unchecked) var line: OrderLine<TargetInFlight>?
+    @exclusivity(unchecked) var ordered: OrderedEvent?
+    /// The line's note was asked for and is not known yet.
+    @exclusivity(unchecked) var awaitsOrder = false
+    /// What the look-up said while the mark or the note was awaited.
     @exclusivity(unchecked) var heldLookUp: HeldLookUp?
     /// Bytes of the record, for the lane's account of memory.
     @exclusivity(unchecked) var recordBytes = 0

@@ -64,6 +64,8 @@ public struct Explanation: Sendable {
     public let priority: EventPriority
     /// What it replaces an older push by.
     public let collapseKey: String?
+    /// What other events of the user do to it.
+    public let folding: Folding
     /// When it is worth nothing any more.
     public let expiresAt: UnixMillis
     /// The addresses that it is for.

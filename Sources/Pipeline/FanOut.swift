@@ -52,6 +52,7 @@ extension Lane {
 
     private func lookUp(_ event: EventInFlight) {
         guard let envelope = event.envelope, let app = event.app, mayBeFirst(event) else { return }
+        if envelope.collapseKey != nil { enterOrder(event) }
         lookUpsOpen += 1
         index.lookUp(app: app.name, userID: envelope.userID, tag: LookUpTag.event(event.slot))
     }
@@ -120,7 +121,7 @@ extension Lane: TokenIndexDelegate {
         _ event: EventInFlight, _ addresses: [DeviceAddress], dropped: Int, at time: MonotonicTime
     ) {
         guard let envelope = event.envelope, let app = event.app else { return }
-        if event.awaitsMark {
+        if event.awaitsMark || event.awaitsOrder {
             event.heldLookUp = HeldLookUp(addresses: addresses, dropped: dropped, time: time)
             return
         }

@@ -10,6 +10,7 @@ extension Lane {
         let eventClass = settings.classes[assignment.place.topic] ?? .transactional
         let partition = AssignedPartition(
             assignment, eventClass: eventClass, configurationHash: configurationHash, settings)
+        partition.putOffAt = loop.now
         partitions.append(partition)
         assignment.queue.enableWakeUps(wakeUp.fd)
         mayHaveRecords = true

@@ -29,6 +29,7 @@ extension Lane {
         loadSeenAt = loop.now
         observeBulkheads()
         observeBacklogs()
+        observeOrder()
         var load = currentLoad
         load.drain = drainEstimate.take(load, at: loop.now)
         pulse.note(load)

@@ -101,8 +101,9 @@ extension Lane {
         bulkhead.waiting.removeAll()
         while let target = waiting.popFirst() {
             send(target)
-            // Nobody behind it has more right to the room that it did not get.
-            if bulkhead.waiting.last === target { break }
+            // It waits again, or one that took its place does: nobody behind it has more right to
+            // the room that it did not get.
+            if !bulkhead.waiting.isEmpty { break }
         }
         bulkhead.waiting.append(contentsOf: waiting)
     }

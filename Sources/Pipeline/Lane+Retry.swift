@@ -35,12 +35,15 @@ extension Lane {
             settlement.outcome = .expired
             return settle(target, settlement)
         }
+        if event.line != nil, !mayBePutOff(target) { return }
         target.postponement = Postponement(
             notBefore: notBefore, code: settlement.reason?.rawValue ?? Self.holdCode,
             detail: settlement.detail, place: place)
         target.bulkhead?.metrics.postponed.add(1)
         event.postponedTargets += 1
+        let next = target.isOrdered ? leaveTurn(target) : nil
         targetSettled(event)
+        if let next { send(next) }
     }
 
     /// Puts one target off that had no attempt in vain: somebody else was to blame. Each time it
@@ -133,6 +136,7 @@ extension Lane {
             }
             target.address = address
             target.lookedUpAt = time
+            if let newer = event.line?.newer(than: target) { return fold(target, into: newer) }
             let wait = former.notBefore - loop.wall
             if wait <= .zero { return start(target) }
             target.bulkhead = event.app?.bulkhead(address.gateway, address.environment)

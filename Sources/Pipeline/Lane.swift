@@ -50,6 +50,10 @@ internal final class Lane {
     var windowsWatchedAt = MonotonicTime.distantFuture
     /// Questions about bursts that were asked and not answered.
     var burstQuestions: [CoalescingWindows<HeldEvent>.Ticket: BurstQuestion] = [:]
+    /// Which push goes first, of those that replace each other.
+    let order = PushOrder<TargetInFlight>()
+    /// Questions about lines that were asked and not answered.
+    var orderQuestions: [OrderKey: OrderQuestion] = [:]
     /// Bytes of the records in flight.
     @exclusivity(unchecked) var recordBytes = 0
     /// Events whose look-up was not answered yet.
@@ -155,6 +159,8 @@ internal final class Lane {
         loop.cancel(parkingTimer)
         loop.cancel(windowTimer)
         dropWindows()
+        for question in orderQuestions.values { question.timer.map { loop.cancel($0) } }
+        orderQuestions = [:]
         loop.cancel(markTimer)
         index.stop()
         duplicates?.stop()

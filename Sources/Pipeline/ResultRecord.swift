@@ -53,15 +53,21 @@ internal enum ResultRecord {
     ) {
         folded.withResult { bytes.append($0) }
         var object = JSONObjectWriter(continuing: bytes)
-        object.name("folded_into")
-        var place = JSONObjectWriter(bytes)
-        place.string("topic", carrier.position.topic)
-        place.integer("partition", Int64(carrier.position.partition))
-        place.integer("offset", carrier.position.offset)
-        place.string("event_id", carrier.envelope?.id ?? "")
-        place.end()
+        write(foldedInto: carrier.position, carrier.envelope?.id ?? "", &object)
         writeEventLevelTail(
             folded.position, outcome: .coalesced, reason: nil, detail: "", at: now, &object)
+    }
+
+    private static func write(
+        foldedInto position: RecordPosition, _ eventID: String, _ object: inout JSONObjectWriter
+    ) {
+        object.name("folded_into")
+        var place = JSONObjectWriter(object.bytes)
+        place.string("topic", position.topic)
+        place.integer("partition", Int64(position.partition))
+        place.integer("offset", position.offset)
+        place.string("event_id", eventID)
+        place.end()
     }
 
     /// The members that all results of a partition share, without braces.
@@ -130,6 +136,7 @@ internal enum ResultRecord {
             writeOutcome(settlement.outcome, settlement.reason?.rawValue, &object)
             if let status = settlement.status { object.integer("status", Int64(status)) }
         }
+        if let newer = target.foldedInto { write(foldedInto: newer.position, newer.id, &object) }
         let detail = settlement.detail.isEmpty ? target.notes.detail : settlement.detail
         if !detail.isEmpty { object.string("detail", detail) }
         if target.gatewayID.count > 0 { object.string("gateway_id", target.gatewayID.bytes) }

@@ -64,6 +64,9 @@ internal enum Road: Hashable, Sendable {
         case .events, .retry, .tickets: false
         }
     }
+
+    /// Whether its records are events that were put off.
+    var isOfWaitingEvents: Bool { self != .events && self != .tickets }
 }
 
 /// The topics in which events wait, as a lane reads and writes them.
@@ -74,6 +77,8 @@ internal struct WaitingTopics: Sendable {
     let parked: [WaitingPlace: OutputTopic]
     /// What the names of input topics stand for; all others are events topics.
     let roads: [String: Road]
+    /// How many topics hold events that were put off.
+    var count: Int { retry.count + parked.count }
 
     /// Nil when the committer does not know one of the topics.
     init?(

@@ -18,7 +18,9 @@ extension Lane {
         target.settlement = settlement
         target.settledAt = loop.wall
         metrics.settled(target, of: event, settlement)
+        let next = target.isOrdered ? leaveTurn(target) : nil
         targetSettled(event)
+        if let next { send(next) }
     }
 
     /// Counts down an event's open targets and completes it at zero.
@@ -126,6 +128,7 @@ extension Lane {
     }
 
     private func giveBack(_ event: EventInFlight, of partition: AssignedPartition) {
+        if event.line != nil { leaveOrder(event) }
         recycle(event)
         leave(partition)
     }

@@ -45,6 +45,10 @@ internal final class TargetInFlight: SlabResident {
     @exclusivity(unchecked) var former: PendingTarget?
     /// Set when it leaves through a retry topic and not with an outcome.
     @exclusivity(unchecked) var postponement: Postponement?
+    /// Whether it has a turn in its event's line, or waits for one.
+    @exclusivity(unchecked) var isOrdered = false
+    /// The newer event for which it was not sent.
+    @exclusivity(unchecked) var foldedInto: OrderedEvent?
     /// How often it was put off without an attempt.
     @exclusivity(unchecked) var waits = 0
     @exclusivity(unchecked) var bulkhead: Bulkhead?
@@ -91,6 +95,8 @@ internal final class TargetInFlight: SlabResident {
         address = nil
         former = nil
         postponement = nil
+        isOrdered = false
+        foldedInto = nil
         waits = 0
         waitsForRoomSince = nil
         isProbe = false

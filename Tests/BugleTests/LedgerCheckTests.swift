@@ -74,6 +74,31 @@ import Testing
         #expect(!check([result("a"), result("b", event: "f")]).isBalanced)
     }
 
+    @Test func `what was folded went to the same install with a newer event of the same key`() {
+        let newer = LedgerPlace(topic: "push.events", partition: 3, offset: 9)
+        func report(
+            into place: LedgerPlace?, _ collapse: String = "u k", sent: Bool = true
+        ) -> LedgerReport {
+            var folded = result("a", "coalesced")
+            folded.foldedInto = place
+            var results = [folded, result("b"), result("b", id: "n-b", at: newer, event: "n")]
+            if sent { results.append(result("a", id: "n-a", at: newer, event: "n")) }
+            return check(
+                results,
+                published: [
+                    self.place: .event(
+                        id: "e", required: ["a", "b"], possible: ["a", "b"], collapse: "u k"),
+                    newer: .event(
+                        id: "n", required: ["b"], possible: ["a", "b"], collapse: collapse),
+                ])
+        }
+        #expect(report(into: newer).isBalanced, "\(report(into: newer).missing)")
+        #expect(!report(into: nil).isBalanced)
+        #expect(!report(into: self.place).isBalanced)
+        #expect(!report(into: newer, "u other").isBalanced)
+        #expect(!report(into: newer, sent: false).isBalanced)
+    }
+
     @Test func `a user without devices has one outcome`() {
         let nobody = [place: Published.event(id: "e", required: [], possible: [])]
         #expect(check([result(nil, "no_devices", of: 1)], published: nobody).isBalanced)

@@ -4,6 +4,7 @@ mistake, and told by `check` and `explain`."""
 import json
 import random
 import signal
+import subprocess
 
 import harness
 from harness import bugle, wait_until
@@ -108,3 +109,54 @@ class Routes(harness.WorldTest):
         refused = bugle("explain", file, "--config", config, "--device", devices)
         self.assertEqual(refused.returncode, 1)
         self.assertIn("content_error: route order.*: payload.order is missing", refused.stderr)
+
+    def test_explain_tells_what_others_do_and_writes_commands(self):
+        config = self.world.folder / "folding.yaml"
+        burst = {"title": "{{payload.text}}", "ttl": "1h", "collapse": "room-{{payload.room}}",
+                 "coalesce": {"window": "10s", "first": "send"}}
+        settings = {**self.world.settings, "routes": {"chat": burst},
+                    "dispatch": {"deduplicate": "10m"}}
+        config.write_text(harness.yaml(settings) + "\n")
+        file = self.world.folder / "chat.json"
+        event = {"id": "c1", "type": "chat", "user_id": "ada", "payload": {
+            "room": "a room with a name that is much too long for a header field of a gateway",
+            "text": "it's 4111 1111 1111 1111, DE89370400440532013000"}}
+        file.write_text(json.dumps(event))
+
+        def explain(*options, code=0):
+            done = bugle("explain", file, "--config", config, *options)
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            return done.stdout if code == 0 else done.stderr
+
+        told = json.loads(explain("--json"))
+        folding = told["folding"]
+        self.assertEqual((folding["window_ms"], folding["first"]), (10_000, "send"))
+        self.assertEqual(folding["copies_ms"], 600_000)
+        self.assertRegex(folding["collapse_id"], "^[0-9a-f]{64}$")
+        apple = told["targets"][0]["request"]
+        self.assertEqual(dict(apple["headers"])["apns-collapse-id"], folding["collapse_id"])
+        self.assertEqual(apple["doubts"], ["a card number", "an IBAN"])
+        text = explain()
+        self.assertIn("the first event goes at once; later ones wait up to 10 s in memory", text)
+        self.assertIn("warning: it seems to hold a card number", text)
+
+        curl = explain("--format", "curl")
+        script = self.world.folder / "curl.sh"
+        script.write_text("curl() { printf '%s\\n' \"$@\"; }\n" + curl)
+        words = subprocess.run(
+            ["bash", script], capture_output=True, text=True, check=True).stdout.splitlines()
+        self.assertIn("apns-collapse-id: " + folding["collapse_id"], words)
+        self.assertIn("authorization: bearer ***", words)
+        self.assertIn(apple["body"], words)
+        simctl = explain("--format", "simctl")
+        self.assertIn("| xcrun simctl push booted 'com.example.shop' -", simctl)
+        self.assertIn("# simctl shows pushes of APNs only", simctl)
+        for device in (self.phone, self.tablet):
+            self.assertNotIn(device.token, curl + simctl + text)
+
+        file.write_text(json.dumps({**event, "ttl": 0}))
+        told = json.loads(explain("--json"))
+        self.assertEqual(told["folding"]["not_gathered"], "ttl 0: it must not be stored")
+        self.assertNotIn("window_ms", told["folding"])
+        self.assertIn("expected curl or simctl", explain("--format", "wget", code=2))
+        self.assertIn("exclude each other", explain("--format", "curl", "--json", code=2))

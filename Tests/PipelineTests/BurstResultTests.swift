@@ -199,8 +199,9 @@ extension TopicRecord {
             chat("window: 30s, first: hold") + "  other: {title: x, ttl: 1h}\n")
         try world.register("phone", user: "u1")
         try world.publishBurst(of: 2)
-        // More of the same partition than may be open behind one that is.
-        for _ in 0..<21_000 {
+        // More of the same partition than three quarters of what may be open behind one that is,
+        // and less than all of it: it is read on without a pause.
+        for _ in 0..<19_000 {
             try world.publish(#"{"type":"other","user_id":"u1-nobody"}"#, key: "u1")
         }
         try world.flush()

@@ -8,12 +8,13 @@ final class Publisher {
     private let producer: TopicProducer
     private let users: Int
     private let hasSandbox: Bool
+    private let isRouted: Bool
     private var events = 0
     /// Where events of the class marketing go.
     static let marketing = "push.marketing"
     private let bytes = ByteWriter(capacity: 1024)
 
-    init(_ bootstrapServers: String, users: Int, hasSandbox: Bool) throws {
+    init(_ bootstrapServers: String, users: Int, hasSandbox: Bool, isRouted: Bool) throws {
         // Large batches: the mock cluster keeps a bounded number of them and looks through them
         // one by one.
         var settings = ProducerConfiguration()
@@ -24,6 +25,13 @@ final class Publisher {
                 properties: ["batch.num.messages": "10000"]), producer: settings)
         self.users = users
         self.hasSandbox = hasSandbox
+        self.isRouted = isRouted
+    }
+
+    /// Publishes one record, and waits until it is there.
+    func publish(_ topic: String, key: String, value: String) throws {
+        try producer.send(to: topic, key: Array(key.utf8), value: Array(value.utf8))
+        try flush()
     }
 
     /// Registers every user's devices; returns how many there are.
@@ -62,13 +70,29 @@ final class Publisher {
             """
             {"v":1,"id":"order-\(events)-shipped","source":"orders","type":"order.shipped",\
             "app":"shop","user_id":"user-\(user)","priority":"high","labels":{"team":"orders"},\
-            "collapse_key":"order-\(events)","notification":{"title":"Your order is on its way",\
-            "body":"Parcel \(events) left our warehouse in Graz and arrives tomorrow before noon.",\
-            "sound":"default"},"data":{"order_id":"A-\(events)","carrier":"Example Post",\
-            "url":"https://shop.example.com/orders/\(events)","eta":"2026-01-02T12:00:00Z"}}
+            "collapse_key":"order-\(events)",
             """)
+        bytes.append(isRouted ? payload : content)
         try producer.send(
             to: topic, key: Array("user-\(user)".utf8), value: bytes.array)
+    }
+
+    /// What is sent, in the event's own words.
+    private var content: String {
+        """
+        "notification":{"title":"Your order is on its way",\
+        "body":"Parcel \(events) left our warehouse in Graz and arrives tomorrow before noon.",\
+        "sound":"default"},"data":{"order_id":"A-\(events)","carrier":"Example Post",\
+        "url":"https://shop.example.com/orders/\(events)","eta":"2026-01-02T12:00:00Z"}}
+        """
+    }
+
+    /// The facts, of which a route makes the same.
+    private var payload: String {
+        """
+        "payload":{"order":"A-\(events)","parcel":\(events),"town":"Graz",\
+        "carrier":"Example Post","eta":"2026-01-02T12:00:00Z"}}
+        """
     }
 
     func flush() throws { try producer.flush(timeout: .seconds(60)) }

@@ -6,6 +6,7 @@
 // JSON line, and ends with its input:
 //
 //     devices          publish the registrations of all users
+//     record T K JSON  publish one record in a topic, with a key
 //     events N         publish N events at once
 //     rate R S         publish R events a second for S seconds, while results are metered
 //     saturate N S     keep N events ahead of the results for S seconds, while these are metered
@@ -42,12 +43,18 @@ struct Options {
     var users = 400
     /// Half of the users have devices of the sandbox.
     var hasSandbox = false
+    /// Whether events bring only a payload, of which a route makes a notification.
+    var isRouted = false
 
     init(_ arguments: ArraySlice<String>) {
         var rest = arguments
         while let option = rest.popFirst() {
             if option == "--sandbox" {
                 hasSandbox = true
+                continue
+            }
+            if option == "--routed" {
+                isRouted = true
                 continue
             }
             guard let value = rest.popFirst().flatMap({ Int($0) }), value > 0 else {
@@ -86,13 +93,18 @@ final class Host {
         }
         try cluster.createTopic("push.devices", partitions: options.devicePartitions)
         publisher = try Publisher(
-            cluster.bootstrapServers, users: options.users, hasSandbox: options.hasSandbox)
+            cluster.bootstrapServers, users: options.users, hasSandbox: options.hasSandbox,
+            isRouted: options.isRouted)
     }
 
     func run() throws {
         answer("{\"bootstrap\": \"\(cluster.bootstrapServers)\"}")
         var input = LineInput()
         while let line = input.next(idle: { readResults(waitingUpTo: .zero) }) {
+            if line.hasPrefix("record ") {
+                try publishRecord(line.split(separator: " ", maxSplits: 3))
+                continue
+            }
             let words = line.split(separator: " ")
             let numbers = words.dropFirst().compactMap { Int($0) }
             switch (words.first, numbers.count) {
@@ -109,6 +121,12 @@ final class Host {
             default: fail("unknown command \(line)")
             }
         }
+    }
+
+    private func publishRecord(_ words: [Substring]) throws {
+        guard words.count == 4 else { fail("record needs a topic, a key and a value") }
+        try publisher.publish(String(words[1]), key: String(words[2]), value: String(words[3]))
+        answer("{\"records\": 1}")
     }
 
     private func publishDevices() throws {

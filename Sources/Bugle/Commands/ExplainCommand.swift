@@ -11,17 +11,20 @@ internal enum ExplainCommand: Command {
     static let name = "explain"
     static let summary = "shows the route of an event and the exact requests that would go out"
     static let synopsis =
-        "explain EVENT.json --config FILE [--device FILE] [--class NAME] [--json]"
+        "explain EVENT.json --config FILE [--device FILE] [--class NAME] "
+        + "[--format curl|simctl] [--json]"
     static let options: [Option] = [
         .config,
         .value("device", "FILE", "devices: a record of push.devices, or one on each line"),
         .value("class", "NAME", "the class of the topic: critical, transactional or marketing"),
+        .value("format", "NAME", "commands for a shell: curl, or simctl for a simulated iPhone"),
         .json,
     ]
     static let details = """
         EVENT.json holds the record's value; - is standard input. The user's devices are those of
         the token index, or of --device. The same code decodes, routes and renders as in run; no
-        gateway is asked. Tokens and credentials are masked, sizes are the true ones. Exit code 1:
+        gateway is asked. It also says which events of the user would be folded with this one, or
+        would replace it, and warns of values that look like a card number, an IBAN or a JWT. Tokens and credentials are masked, sizes are the true ones. Exit code 1:
         the event would become a dead letter, and the line says why.
         """
 
@@ -30,6 +33,7 @@ internal enum ExplainCommand: Command {
         let configuration = try ConfigurationFile.load(arguments)
         let routes = try ConfigurationFile.routes(of: configuration)
         let eventClass = try eventClass(arguments)
+        let format = try format(arguments)
         let summary = try file.check(
             maximumBytes: configuration.limits.eventBytes,
             takesUserFromSubject: configuration.cloudEvents.userFromSubject)
@@ -48,12 +52,25 @@ internal enum ExplainCommand: Command {
         } catch {
             throw .failed("\(file.name): \(error.code.rawValue): \(error.reason)")
         }
-        if arguments.has("json") {
+        if let format {
+            for line in ExplanationCommands.lines(explanation, format) { Terminal.print(line) }
+        } else if arguments.has("json") {
             Terminal.print(ExplanationText.json(explanation))
         } else {
             for line in ExplanationText.lines(explanation) { Terminal.print(line) }
         }
         return .ok
+    }
+
+    private static func format(
+        _ arguments: Arguments
+    ) throws(Failure) -> ExplanationCommands.Format? {
+        guard let text = arguments.text("format") else { return nil }
+        if arguments.has("json") { throw .usage("--format and --json exclude each other") }
+        guard let format = ExplanationCommands.Format(rawValue: text) else {
+            throw .usage("--format \(text): expected curl or simctl")
+        }
+        return format
     }
 
     private static func eventClass(_ arguments: Arguments) throws(Failure) -> EventClass {

@@ -14,8 +14,10 @@ internal struct LedgerPlace: Hashable {
 /// What was published.
 internal enum Published {
     /// An event, with the installs that must get it and those that may: an install whose token
-    /// dies is a target until the gateway has said so.
-    case event(id: String, required: Set<String>, possible: Set<String>)
+    /// dies is a target until the gateway has said so. Of events with the same `collapse` (user and
+    /// key) only the newest has to get there.
+    case event(
+        id: String, required: Set<String>, possible: Set<String>, collapse: String? = nil)
     /// A record that cannot become a push.
     case poison
 }
@@ -31,6 +33,8 @@ internal struct RecordedResult {
     var gateway: String
     var outcome: String
     var targets: Int
+    /// The event that was sent for this one.
+    var foldedInto: LedgerPlace?
 }
 
 /// What a check found.
@@ -94,9 +98,10 @@ internal struct LedgerCheck {
     ) -> LedgerReport {
         for (place, record) in published {
             switch record {
-            case .event(let id, let required, let possible):
+            case .event(let id, let required, let possible, let collapse):
                 report.events += 1
                 checkEvent(id, place, required, possible)
+                checkFolded(id, place, collapse, published)
             case .poison:
                 if !letters.contains(place) {
                     report.missing.append(
@@ -140,9 +145,38 @@ internal struct LedgerCheck {
                 report.missing.append("\(id): a result names the event \(result.eventID)")
             }
             if let install = result.installID, required.contains(install),
-                result.outcome != Outcome.accepted.rawValue
+                result.outcome != Outcome.accepted.rawValue,
+                result.outcome != Outcome.coalesced.rawValue
             {
                 report.missing.append("\(id): \(result.outcome) for \(install), expected accepted")
+            }
+        }
+    }
+
+    /// What another event was sent for: a newer one of the same user and key, to the same install.
+    private mutating func checkFolded(
+        _ id: String, _ place: LedgerPlace, _ collapse: String?,
+        _ published: [LedgerPlace: Published]
+    ) {
+        for result in (results[place] ?? [:]).values
+        where result.outcome == Outcome.coalesced.rawValue {
+            let name = name(result)
+            guard let newer = result.foldedInto else {
+                report.missing.append("\(name): coalesced, but into nothing")
+                continue
+            }
+            guard let collapse, case .event(_, _, _, collapse) = published[newer] else {
+                report.missing.append("\(name): coalesced into an event of another key")
+                continue
+            }
+            if newer.topic == place.topic, newer.partition == place.partition,
+                newer.offset <= place.offset
+            {
+                report.missing.append("\(name): coalesced into an older event")
+            }
+            if results[newer]?.values.contains(where: { $0.installID == result.installID }) != true
+            {
+                report.missing.append("\(name): coalesced into an event that went elsewhere")
             }
         }
     }

@@ -27,7 +27,8 @@ internal struct TopicLedger {
             let targets = scenario.targets(of: user)
             published[place] = .event(
                 id: event?["id"]?.string ?? place.eventID, required: targets.required,
-                possible: targets.possible)
+                possible: targets.possible,
+                collapse: event?["collapse_key"]?.string.map { "\(user) \($0)" })
         }
         return published
     }
@@ -82,6 +83,15 @@ extension LedgerPlace {
         self.init(topic: record.topic, partition: record.partition, offset: record.offset)
     }
 
+    /// `folded_into` of a result.
+    fileprivate init?(_ place: JSONValue) {
+        guard let topic = place["topic"]?.string,
+            let partition = place["partition"]?.int64.flatMap({ Int32(exactly: $0) }),
+            let offset = place["offset"]?.int64
+        else { return nil }
+        self.init(topic: topic, partition: partition, offset: offset)
+    }
+
     /// The id of an event that states none.
     fileprivate var eventID: String { "\(topic)-\(partition)-\(offset)" }
 }
@@ -97,6 +107,7 @@ extension RecordedResult {
             messageID: result["message_id"]?.string, eventID: result["event_id"]?.string ?? "",
             installID: result["install_id"]?.string, gateway: result["gateway"]?.string ?? "",
             outcome: result["outcome"]?.string ?? "",
-            targets: Int(result["targets"]?.int64 ?? 0))
+            targets: Int(result["targets"]?.int64 ?? 0),
+            foldedInto: result["folded_into"].flatMap { LedgerPlace($0) })
     }
 }

@@ -18,11 +18,43 @@ internal enum ExplanationText {
         if let key = explanation.collapseKey {
             lines.append("collapse  \(key.printable)")
         }
+        lines += self.lines(explanation.folding)
         if explanation.targets.isEmpty { lines.append("no device is meant: no_devices") }
         for target in explanation.targets { lines += self.lines(target) }
         for id in explanation.passedOver {
             lines += ["", "\(id.printable): not meant by the route's kind, only or except"]
         }
+        return lines
+    }
+
+    private static func text(_ span: TimeSpan) -> String {
+        span.millis % 1000 == 0 ? "\(span.millis / 1000) s" : "\(span.millis) ms"
+    }
+
+    /// What other events of the user do to it.
+    private static func lines(_ folding: Explanation.Folding) -> [String] {
+        var lines: [String] = []
+        func add(_ text: String) { lines.append("          \(text)") }
+        if let id = folding.collapseID {
+            add("collapse id \(id.printable): per device one push with it is under way at a time;")
+            add(
+                "a newer event replaces this one while it waits or is to be tried again (coalesced)"
+            )
+        }
+        if let window = folding.window {
+            let place = folding.waitsInTopic ? "a retry topic" : "memory"
+            add(
+                folding.sendsFirst
+                    ? "burst: the first event goes at once; later ones wait up to \(text(window)) in \(place),"
+                    : "burst: it waits \(text(window)) in \(place) for others with its key,")
+            add("and the latest is sent for all of them (coalesced)")
+        } else if let hindrance = folding.hindrance {
+            add("burst: not gathered: \(hindrance)")
+        }
+        if let span = folding.copiesKnownFor {
+            add("copies with its source and id within \(text(span)) are suppressed (duplicate)")
+        }
+        if let time = folding.waitsUntil { add("waits until \(RFC3339.text(time)), as it says") }
         return lines
     }
 
@@ -62,12 +94,28 @@ internal enum ExplanationText {
         object.string("priority", explanation.priority.rawValue)
         object.string("collapse_key", orNull: explanation.collapseKey)
         object.integer("expires_at", explanation.expiresAt.value)
+        object.name("folding")
+        write(explanation.folding, to: bytes)
         object.name("targets")
         list(explanation.targets, to: bytes) { write($0, to: bytes) }
         object.name("passed_over")
         list(explanation.passedOver, to: bytes) { bytes.append(jsonString: $0) }
         object.end()
         return bytes.text
+    }
+
+    private static func write(_ folding: Explanation.Folding, to bytes: ByteWriter) {
+        var object = JSONObjectWriter(bytes)
+        object.string("collapse_id", orNull: folding.collapseID)
+        if let window = folding.window {
+            object.integer("window_ms", window.millis)
+            object.string("first", folding.sendsFirst ? "send" : "hold")
+            object.bool("waits_in_retry_topic", folding.waitsInTopic)
+        }
+        if let hindrance = folding.hindrance { object.string("not_gathered", hindrance) }
+        if let span = folding.copiesKnownFor { object.integer("copies_ms", span.millis) }
+        if let time = folding.waitsUntil { object.integer("waits_until", time.value) }
+        object.end()
     }
 
     private static func write(_ target: Explanation.Target, to bytes: ByteWriter) {

@@ -94,6 +94,12 @@ extension TopicRecord {
             let words = place.split(separator: " ")
             for device in ["phone", "pad"] {
                 let token = World.token(of: "\(words[0])-\(device)")
+                let newest = results.first {
+                    $0.number == numbers.max()
+                        && $0.text("install_id") == "\(words[0])-\(device)"
+                }
+                // A cut takes other requests of its connection along; two of them end a push.
+                guard newest?.text("outcome") == "accepted" else { continue }
                 #expect(shown["\(token) \(words[1])"]?.last == numbers.max(), "\(place)")
             }
         }

@@ -38,6 +38,7 @@ let package = Package(
         systemLibrary("CRDKafka", apt: "librdkafka-dev"),
         shims("CRDKafkaShims", ["rdkafka"]),
         systemLibrary("CNGHTTP2", apt: "libnghttp2-dev"),
+        systemLibrary("CHTTPParser", apt: "libhttp-parser-dev"),
         systemLibrary("COpenSSL", apt: "libssl-dev"),
         shims("COpenSSLShims", ["ssl", "crypto"]),
         systemLibrary("CHiredis", apt: "libhiredis-dev"),
@@ -64,7 +65,7 @@ let package = Package(
         // Level 3.
         room(
             "Kafka", ["Base", "EventLoop", "Telemetry", "CLinux", "CRDKafka", "CRDKafkaShims"]),
-        room("HTTP2", ["Base", "EventLoop", "Telemetry", "Crypto", "CNGHTTP2"]),
+        room("HTTP2", ["Base", "EventLoop", "Telemetry", "Crypto", "CNGHTTP2", "CHTTPParser"]),
         room("Redis", ["Base", "EventLoop", "Telemetry", "Crypto", "CHiredis"]),
         room("Config", ["Base", "Telemetry", "CYAML"]),
 

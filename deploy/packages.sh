@@ -8,7 +8,7 @@
 # To build: the C libraries and the headers of the C++ library that simdjson uses.
 BUILD_PACKAGES=(
     librdkafka-dev libnghttp2-dev libssl-dev libhiredis-dev libyaml-dev libmicrohttpd-dev
-    libsimdjson-dev zlib1g-dev libicu-dev libstdc++-12-dev pkg-config
+    libhttp-parser-dev libsimdjson-dev zlib1g-dev libicu-dev libstdc++-12-dev pkg-config
 )
 
 # To test: servers and clients that are not ours, and Python for the tests that use them.

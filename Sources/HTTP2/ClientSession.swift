@@ -10,9 +10,11 @@ internal import CNGHTTP2
 /// An exchange given to `open` must stay alive and keep its request until its stream has been
 /// reported closed or has been detached by `reset`: nghttp2 holds its address as stream user data,
 /// and the request's header bytes are not copied.
-final class ClientSession {
+final class ClientSession: WireSession {
     /// What happened inside nghttp2.
     let recorder = SessionRecorder()
+    let answersPings = true
+    let isSpent = false
     private let session: OpaquePointer
     /// Outlives the session: `deinit` ends the session before the properties go.
     private let memory = SessionMemory()
@@ -25,6 +27,8 @@ final class ClientSession {
         case notHere
         /// The header list is larger than the peer accepts.
         case headerListTooLarge(limit: Int)
+        /// A field holds what cannot be written.
+        case malformed
     }
 
     /// A session with its preface and SETTINGS queued; nil only when memory is short.
@@ -118,6 +122,9 @@ final class ClientSession {
         nghttp2_session_set_stream_user_data(session, streamID, nil)
         nghttp2_submit_rst_stream(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), streamID, code.value)
     }
+
+    /// Streams end with frames, not with the connection.
+    func inputEnded() {}
 
     /// Queues a PING.
     func ping() { nghttp2_submit_ping(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil) }

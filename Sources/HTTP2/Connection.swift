@@ -29,7 +29,7 @@ final class Connection: ReadinessHandler {
     @exclusivity(unchecked) private var registration: Registration?
     @exclusivity(unchecked) private var interest: Interest = []
     @exclusivity(unchecked) private var tls: TLSSession?
-    @exclusivity(unchecked) private var session: ClientSession?
+    @exclusivity(unchecked) private var session: (any WireSession)?
     @exclusivity(unchecked) private var streams = ExchangeList()
 
     /// Serialised and not yet taken by TLS, from `outputOffset` on.
@@ -101,12 +101,23 @@ final class Connection: ReadinessHandler {
 
     private func secured(_ tls: TLSSession) {
         let negotiated = tls.negotiatedProtocol
-        guard negotiated == "h2", let made = ClientSession() else {
+        let made: (any WireSession)? =
+            switch negotiated {
+            case "h2": ClientSession()
+            case "http/1.1", nil: pool.policy.speaksHTTP11 ? HTTP1Session() : nil
+            default: nil
+            }
+        guard let made else {
             return close(.connectionLost, .http2NotNegotiated(negotiated: negotiated))
         }
         session = made
         want([.read])
         machine.secured(at: loop.now)
+        if !made.answersPings {
+            // There are no SETTINGS to wait for.
+            machine.isSerial = true
+            opened(made)
+        }
         flush()
         // The peer's SETTINGS may have come with the end of the handshake.
         if session != nil { receive() }
@@ -169,7 +180,7 @@ final class Connection: ReadinessHandler {
         while let oldest = streams.first, loop.now >= oldest.sentAt + pool.policy.requestTimeout {
             session?.reset(oldest.streamID, .cancel)
             pool.statistics.timeouts += 1
-            let isSpent = machine.requestTimedOut()
+            let isSpent = machine.requestTimedOut() || session?.isSpent == true
             end(oldest, .timedOut)
             if isSpent { drain() }
             if machine.phase == .closed { return }
@@ -246,18 +257,23 @@ final class Connection: ReadinessHandler {
         guard machine.phase != .closed else { return }
         pool.setNeedsTurnEnd()
         if !isSound { return close(.protocolError) }
+        if session.isSpent { machine.drainRequested(at: loop.now) }
         if machine.isDrained { shutDown() }
     }
 
-    private func finishReading(_ stop: TLSResult, _ session: ClientSession) {
+    private func finishReading(_ stop: TLSResult, _ session: any WireSession) {
         switch stop {
-        case .closed, .failed: close(.connectionLost)
+        case .closed:
+            session.inputEnded()
+            handleEvents(of: session)
+            close(.connectionLost)
+        case .failed: close(.connectionLost)
         case .wantsWrite: want([.read, .write])
         case .wantsRead, .count: armTimer()
         }
     }
 
-    private func handleEvents(of session: ClientSession) {
+    private func handleEvents(of session: any WireSession) {
         let recorder = session.recorder
         if !recorder.events.isEmpty {
             let events = recorder.events
@@ -272,14 +288,10 @@ final class Connection: ReadinessHandler {
         recorder.ended.removeAll(keepingCapacity: true)
     }
 
-    private func handle(_ event: SessionRecorder.Event, _ session: ClientSession) {
+    private func handle(_ event: SessionRecorder.Event, _ session: any WireSession) {
         switch event {
         case .settings:
-            let isFirst = machine.phase == .settling
-            machine.settingsReceived(
-                maxStreams: session.peerStreamsMax, at: loop.now,
-                ageJitter: Double.random(in: 0...1, using: &loop.random))
-            if isFirst { pool.opened(self) }
+            opened(session)
         case .pingAnswered: machine.pingAnswered()
         case .goAway(let lastStreamID, let code, let reason):
             goAway = GoAway(lastStreamID: lastStreamID, code: code, reason: reason)
@@ -295,7 +307,16 @@ final class Connection: ReadinessHandler {
         }
     }
 
-    private func handle(_ ended: SessionRecorder.EndedStream, _ session: ClientSession) {
+    /// The peer says how much it takes, for the first time or anew.
+    private func opened(_ session: any WireSession) {
+        let isFirst = machine.phase == .settling
+        machine.settingsReceived(
+            maxStreams: session.peerStreamsMax, at: loop.now,
+            ageJitter: Double.random(in: 0...1, using: &loop.random))
+        if isFirst { pool.opened(self) }
+    }
+
+    private func handle(_ ended: SessionRecorder.EndedStream, _ session: any WireSession) {
         let exchange = ended.exchange.takeUnretainedValue()
         guard exchange.streamID == ended.streamID else { return }
         if ended.isStillOpen { session.reset(ended.streamID, .noError) }

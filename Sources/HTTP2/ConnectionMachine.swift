@@ -40,6 +40,8 @@ struct ConnectionMachine {
     private(set) var answers: UInt64 = 0
     private(set) var isAwaitingPing = false
     private(set) var isAged = false
+    /// One request at a time, and no PING: HTTP/1.1.
+    var isSerial = false
 
     private var phaseBegan: MonotonicTime
     private var ageLimit = MonotonicTime.distantFuture
@@ -155,7 +157,9 @@ struct ConnectionMachine {
         guard phase == .open, !isAwaitingPing, unsent < Limits.unsentBytesMax else { return .none }
         let room = limit(cap: cap) - openStreams
         guard room > 0 else { return .none }
-        if policy.ping.beforeReuse, now - lastRead >= policy.ping.afterSilence { return .pingFirst }
+        if !isSerial, policy.ping.beforeReuse, now - lastRead >= policy.ping.afterSilence {
+            return .pingFirst
+        }
         return .room(room)
     }
 
@@ -218,13 +222,13 @@ struct ConnectionMachine {
     private var silenceBegan: MonotonicTime { max(lastRead, busySince) }
 
     private var busyPingTime: MonotonicTime? {
-        guard !isAwaitingPing else { return nil }
+        guard !isAwaitingPing, !isSerial else { return nil }
         let time = silenceBegan + policy.ping.afterSilence
         return lastPing.map { max(time, $0 + policy.ping.interval) } ?? time
     }
 
     private var idlePingTime: MonotonicTime? {
-        guard phase == .open, !isAwaitingPing, let silence = policy.ping.whileIdle else {
+        guard phase == .open, !isAwaitingPing, !isSerial, let silence = policy.ping.whileIdle else {
             return nil
         }
         return lastRead + silence

@@ -48,6 +48,7 @@ extension HTTP2Pool {
             switch error {
             case .headerListTooLarge(let limit):
                 finish(exchange, .notProcessed(.headerListTooLarge(limit: limit)))
+            case .malformed: finish(exchange, .notProcessed(.malformedRequest))
             case .notHere:
                 returnToQueue(exchange)
                 connection.room = 0

@@ -29,6 +29,9 @@ public struct PoolPolicy: Sendable {
         }
     }
 
+    /// Whether a peer that does not offer HTTP/2 is spoken to over HTTP/1.1, one request at a time
+    /// on each connection.
+    public var speaksHTTP11 = false
     /// Connections kept while there is work.
     public var connectionsMin = 1
     /// Connections never exceeded, those being drained not counted.
@@ -107,6 +110,7 @@ public struct PoolPolicy: Sendable {
     ) -> PoolPolicy {
         var policy = PoolPolicy(ping: .onlyWithStreams)
         policy.reach = reach
+        policy.speaksHTTP11 = true
         policy.connectionsMax = connectionsMax
         policy.requestTimeout = .seconds(15)
         policy.idleClose = .seconds(90)

@@ -33,6 +33,8 @@ public enum TransportFault: Error, Hashable, Sendable {
     case misdirected
     /// The peer wants this request over HTTP/1.1.
     case http11Required
+    /// A field of the request holds a byte that no field may hold.
+    case malformedRequest
     /// The request's header list is larger than the peer accepts.
     case headerListTooLarge(limit: Int)
 }

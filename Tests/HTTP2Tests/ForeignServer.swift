@@ -47,7 +47,9 @@ final class ForeignServer: HTTP2PoolDelegate {
         policy.reconnectDelayMax = .milliseconds(100)
         pool = HTTP2Pool(
             loop: loop, origin: Origin(host: "127.0.0.1", port: reserved.port),
-            tls: try TLSContext.client(caFile: files[0], alpn: ["h2"]), policy: policy)
+            tls: try TLSContext.client(
+                caFile: files[0], alpn: policy.speaksHTTP11 ? ["h2", "http/1.1"] : ["h2"]),
+            policy: policy)
         pool.delegate = self
     }
 

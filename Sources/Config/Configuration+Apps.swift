@@ -56,9 +56,15 @@ extension Configuration.App {
 extension Configuration.APNs {
     fileprivate init(_ section: ConfigurationSection) {
         var section = section
-        teamID = section.identifier("team_id")
-        keyID = section.identifier("key_id")
-        key = section.requiredSecret("key", file: "key_file")
+        certificateFile = section.file("cert_file")
+        if certificateFile == nil {
+            teamID = section.identifier("team_id")
+            keyID = section.identifier("key_id")
+            key = section.requiredSecret("key", file: "key_file")
+        } else {
+            (teamID, keyID) = ("", "")
+            key = section.certificateKey()
+        }
         topic = section.requiredText("topic")
         if section.has("topic"), !topic.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) {
             section.report("topic", "expected the app's bundle identifier")
@@ -66,6 +72,11 @@ extension Configuration.APNs {
         var endpoints = section.section("endpoints")
         production = endpoints.endpoint("production", default: "api.push.apple.com")
         sandbox = endpoints.endpoint("sandbox", default: "api.sandbox.push.apple.com")
+        channels = endpoints.endpoint(
+            "channels", default: "api-manage-broadcast.push.apple.com", port: 2196)
+        channelsSandbox = endpoints.endpoint(
+            "channels_sandbox", default: "api-manage-broadcast.sandbox.push.apple.com",
+            port: 2195)
         endpoints.finish()
         caFile = section.file("ca_file")
         section.finish()
@@ -162,6 +173,18 @@ extension ConfigurationSection {
         }
     }
 
+    /// The key of a client certificate; what belongs to provider tokens does not go with one.
+    fileprivate mutating func certificateKey() -> SecretSource {
+        for name in ["team_id", "key_id", "key"] where node(name) != nil {
+            report(name, "does not go with cert_file: a certificate needs no provider token")
+        }
+        guard let path = file("key_file") else {
+            report("key_file", "missing; the certificate's key, a PEM file")
+            return .value(Secret(""))
+        }
+        return .file(path)
+    }
+
     /// Apple's identifiers of teams and keys.
     fileprivate mutating func identifier(_ key: String) -> String {
         if !has(key) { report(key, "missing; it has no default") }
@@ -174,8 +197,10 @@ extension ConfigurationSection {
     }
 
     /// An https address without a path.
-    fileprivate mutating func endpoint(_ key: String, default host: String) -> Endpoint {
-        let fallback = Endpoint(authority: HostPort(host: host, port: 443))
+    fileprivate mutating func endpoint(
+        _ key: String, default host: String, port: UInt16 = 443
+    ) -> Endpoint {
+        let fallback = Endpoint(authority: HostPort(host: host, port: port))
         return value(
             key, default: fallback, "an address that starts with https:// and has no path"
         ) { text in Endpoint(text).flatMap { $0.path == "/" ? $0 : nil } }

@@ -164,14 +164,20 @@ public struct Configuration: Sendable {
         public var teamID: String
         /// The signing key's 10 characters.
         public var keyID: String
-        /// The signing key, a PEM text (`AuthKey_….p8`).
+        /// The signing key, a PEM text (`AuthKey_….p8`); with a certificate the certificate's key.
         public var key: SecretSource
+        /// A client certificate (PEM) in place of provider tokens; team and key id are then empty.
+        public var certificateFile: String?
         /// The app's bundle identifier.
         public var topic: String
         /// The endpoint for production tokens.
         public var production: Endpoint
         /// The endpoint for tokens of development builds.
         public var sandbox: Endpoint
+        /// The endpoint where channels of production are managed.
+        public var channels: Endpoint
+        /// The endpoint where channels of the sandbox are managed.
+        public var channelsSandbox: Endpoint
         /// Certificate authorities to trust instead of the system's, a PEM file.
         public var caFile: String?
     }

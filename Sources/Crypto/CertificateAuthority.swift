@@ -59,6 +59,41 @@ public final class CertificateAuthority {
         )
     }
 
+    /// A client's certificate as Apple issues them for pushes: the bundle id as subject `UID`, the
+    /// topics in Apple's extension.
+    public func issuePushCertificate(
+        bundleID: String, topics: [String], isForSandboxOnly: Bool = false
+    ) throws(TLSError) -> (certificatePEM: String, keyPEM: String) {
+        guard let leafKey = Self.newKey() else { throw .newest(.material, "no key can be made") }
+        defer { EVP_PKEY_free(leafKey) }
+        serial += 1
+        // Behind each topic Apple puts a sequence of what it is for.
+        let names = topics.flatMap { Self.der(0x0C, Array($0.utf8)) + Self.der(0x30, []) }
+        let marks = isForSandboxOnly ? ["1"] : ["1", "2"]
+        let leaf = try Self.certificate(
+            name: "Apple Push Services: \(bundleID)", userID: bundleID, serial: serial,
+            key: leafKey, signer: (certificate, key),
+            extensions: [
+                (NID_basic_constraints, "critical,CA:FALSE"), (NID_ext_key_usage, "clientAuth"),
+            ],
+            others: [("1.2.840.113635.100.6.3.6", Self.der(0x30, names))]
+                + marks.map { ("1.2.840.113635.100.6.3.\($0)", [5, 0]) })
+        defer { X509_free(leaf) }
+        return (
+            Self.pem { PEM_write_bio_X509($0, leaf) },
+            Self.pem { PEM_write_bio_PrivateKey($0, leafKey, nil, nil, 0, nil, nil) }
+        )
+    }
+
+    /// A DER element of less than 64 KiB.
+    private static func der(_ tag: UInt8, _ content: [UInt8]) -> [UInt8] {
+        let count = content.count
+        let length: [UInt8] =
+            count < 0x80
+            ? [UInt8(count)] : [0x82, UInt8(count >> 8 & 0xFF), UInt8(count & 0xFF)]
+        return [tag] + length + content
+    }
+
     private static func newKey() -> OpaquePointer? {
         guard let context = EVP_PKEY_CTX_new_id(EVP_PKEY_EC, nil) else { return nil }
         defer { EVP_PKEY_CTX_free(context) }
@@ -71,9 +106,10 @@ public final class CertificateAuthority {
     }
 
     private static func certificate(
-        name: String, serial: Int, key: OpaquePointer,
+        name: String, userID: String? = nil, serial: Int, key: OpaquePointer,
         signer: (certificate: OpaquePointer, key: OpaquePointer)?,
-        extensions: [(nid: Int32, value: String)]
+        extensions: [(nid: Int32, value: String)],
+        others: [(name: String, value: [UInt8])] = []
     ) throws(TLSError) -> OpaquePointer {
         guard let certificate = X509_new() else { throw .newest(.material, "out of memory") }
         X509_set_version(certificate, 2)
@@ -85,6 +121,11 @@ public final class CertificateAuthority {
         let subject = X509_get_subject_name(certificate)
         let text = Array(name.utf8)
         X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, text, Int32(text.count), -1, 0)
+        if let userID {
+            let text = Array(userID.utf8)
+            X509_NAME_add_entry_by_NID(
+                subject, NID_userId, MBSTRING_UTF8, text, Int32(text.count), -1, 0)
+        }
         let issuer = signer?.certificate ?? certificate
         X509_set_issuer_name(certificate, X509_get_subject_name(issuer))
         for (nid, value) in extensions {
@@ -93,6 +134,16 @@ public final class CertificateAuthority {
             let made = X509V3_EXT_conf_nid(nil, &context, nid, value)
             X509_add_ext(certificate, made, -1)
             X509_EXTENSION_free(made)
+        }
+        for (name, value) in others {
+            let object = OBJ_txt2obj(name, 1)
+            let data = ASN1_OCTET_STRING_new()
+            ASN1_OCTET_STRING_set(data, value, Int32(value.count))
+            let made = X509_EXTENSION_create_by_OBJ(nil, object, 0, data)
+            X509_add_ext(certificate, made, -1)
+            X509_EXTENSION_free(made)
+            ASN1_OCTET_STRING_free(data)
+            ASN1_OBJECT_free(object)
         }
         guard X509_sign(certificate, signer?.key ?? key, EVP_sha256()) > 0 else {
             X509_free(certificate)

@@ -67,12 +67,14 @@ public final class TLSContext: Sendable {
     }
 
     /// A server's context with a certificate (PEM, leaf first) and its key. It chooses the first
-    /// of its protocols that the client offers, and none when there is none.
+    /// of its protocols that the client offers, and none when there is none. With an authority
+    /// (PEM) it asks for the client's certificate, and refuses one that is not the authority's.
     public static func server(
-        certificatePEM: String, keyPEM: String, alpn: [String]
+        certificatePEM: String, keyPEM: String, alpn: [String], clientAuthorityPEM: String? = nil
     ) throws(TLSError) -> TLSContext {
         let context = try make(TLS_server_method(), alpn: alpn)
         try context.use(certificatePEM: certificatePEM, keyPEM: keyPEM)
+        if let clientAuthorityPEM { try context.askClients(trusting: clientAuthorityPEM) }
         SSL_CTX_set_alpn_select_cb(
             context.raw,
             { _, chosen, chosenLength, offered, offeredLength, opaque in
@@ -106,6 +108,19 @@ public final class TLSContext: Sendable {
         bugle_ssl_ctx_set_read_ahead(raw)
         SSL_CTX_set_default_read_buffer_len(raw, Limits.readBuffer)
         return context
+    }
+
+    private func askClients(trusting authorityPEM: String) throws(TLSError) {
+        guard let authority = Self.certificate(fromPEM: authorityPEM) else {
+            throw .newest(.material, "the authority's certificate is not PEM")
+        }
+        defer { X509_free(authority) }
+        guard X509_STORE_add_cert(SSL_CTX_get_cert_store(raw), authority) == 1,
+            SSL_CTX_add_client_CA(raw, authority) == 1
+        else { throw .newest(.material, "the authority's certificate cannot be used") }
+        // A name for sessions, without which OpenSSL refuses to ask.
+        SSL_CTX_set_session_id_context(raw, "bugle", 5)
+        SSL_CTX_set_verify(raw, SSL_VERIFY_PEER, nil)
     }
 
     private func use(certificatePEM: String, keyPEM: String) throws(TLSError) {

@@ -97,6 +97,13 @@ public final class TLSSession {
             decoding: UnsafeBufferPointer(start: name, count: Int(length)), as: UTF8.self)
     }
 
+    /// The push certificate that the peer has shown; nil without one.
+    public var peerPushCertificate: PushCertificate? {
+        guard let certificate = SSL_get1_peer_certificate(raw) else { return nil }
+        defer { X509_free(certificate) }
+        return PushCertificate(certificate)
+    }
+
     /// Reads decrypted bytes.
     public func read(into buffer: UnsafeMutableRawBufferPointer) -> TLSResult {
         if isBroken { return .closed }

@@ -36,6 +36,8 @@ public final class PushContent {
     @exclusivity(unchecked) public var audience: String?
     /// When the push is worth nothing any more.
     @exclusivity(unchecked) public var expiresAt: UnixMillis?
+    /// Whether the event itself says when.
+    @exclusivity(unchecked) public var hasOwnExpiry = false
     /// Whether there is one attempt only and nothing is stored anywhere.
     @exclusivity(unchecked) public var storesNothing: Bool
     /// How urgent the push is.

@@ -22,13 +22,20 @@ public struct PushTarget {
     public var registeredAt: UnixMillis
     /// What the address is for.
     public var kind: AddressKind
+    /// Set when it is no device's: `token` is then the name of a topic, a condition or a channel.
+    public var broadcast: BroadcastTarget.Kind?
+    /// Whether `token` is a Firebase installation id and not a registration token.
+    public var isInstallation = false
 
     /// An address.
     public init(
         gateway: Gateway, environment: GatewayEnvironment, token: UnsafeRawBufferPointer,
         apnsTopic: String? = nil, platform: String? = nil, registeredAt: UnixMillis,
-        kind: AddressKind = .alert
+        kind: AddressKind = .alert, broadcast: BroadcastTarget.Kind? = nil,
+        isInstallation: Bool = false
     ) {
+        self.broadcast = broadcast
+        self.isInstallation = isInstallation
         self.gateway = gateway
         self.environment = environment
         self.token = token
@@ -43,8 +50,8 @@ extension PushTarget {
     /// Whether an Android device may be behind the address.
     internal var isAndroidOrUnknown: Bool { platform == nil || platform == "android" }
 
-    /// Whether a browser is behind the address.
-    internal var isWeb: Bool { platform == "web" }
+    /// Whether a browser is behind the address, or may be behind a topic.
+    internal var isWeb: Bool { platform == "web" || broadcast != nil }
 
     /// Whether an Apple device may be behind the address.
     internal var isAppleOrUnknown: Bool { platform != "android" && platform != "web" }

@@ -38,6 +38,18 @@ public enum Reason: String, Sendable, CaseIterable {
     case serviceUnavailable = "ServiceUnavailable"
     case shutdown = "Shutdown"
 
+    // APNs, of channels.
+    case featureNotEnabled = "FeatureNotEnabled"
+    case broadcastFeatureNotEnabled = "BroadcastFeatureNotEnabled"
+    case missingChannelID = "MissingChannelId"
+    case badChannelID = "BadChannelId"
+    case channelNotRegistered = "ChannelNotRegistered"
+    case badRequestParams = "BadRequestParams"
+    case badRequestPayload = "BadRequestPayload"
+    case missingPushType = "MissingPushType"
+    case cannotCreateChannelConfig = "CannotCreateChannelConfig"
+    case topicMismatch = "TopicMismatch"
+
     // FCM, and the status names of Google's interfaces that stand in for a missing FCM code.
     case fcmUnspecifiedError = "UNSPECIFIED_ERROR"
     case fcmInvalidArgument = "INVALID_ARGUMENT"

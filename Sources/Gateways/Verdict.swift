@@ -42,6 +42,18 @@ public struct Verdict: Sendable {
     public static var accepted: Verdict { Verdict(.final(.accepted)) }
 }
 
+extension Verdict {
+    /// The same about a broadcast: there is no token that could die of it.
+    public var aboutNoToken: Verdict {
+        var verdict = self
+        verdict.tokenAction = .none
+        verdict.countsForFuse = false
+        if case .final(.tokenInvalid) = course { verdict.course = .final(.rejected) }
+        if case .final(.tokenSuspended) = course { verdict.course = .final(.rejected) }
+        return verdict
+    }
+}
+
 /// How a push may be tried again.
 public struct RetryAdvice: Equatable, Sendable {
     /// What has to wait.

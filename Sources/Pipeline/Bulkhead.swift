@@ -41,6 +41,8 @@ internal final class Bulkhead {
     /// What builds and authorises the requests.
     enum Sender {
         case apns(APNsRenderer, APNsCredential)
+        /// The connection itself shows who sends.
+        case certificateAPNs(APNsRenderer)
         case fcm(FCMRenderer, AccessTokens)
         case webpush(WebPushSender)
         case expo(ExpoGateway)

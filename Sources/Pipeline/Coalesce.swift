@@ -273,7 +273,7 @@ extension Lane {
         for held in folded {
             guard let partition = held.partition else { continue }
             if !partition.isLost {
-                let key = outbox.bytes(copying: event.envelope?.userID)
+                let key = outbox.bytes(copying: event.envelope?.resultUserID)
                 let value = outbox.bytes { bytes in
                     ResultRecord.writeFolded(held, into: event, at: loop.wall, to: bytes)
                 }

@@ -170,7 +170,8 @@ extension Lane {
     /// differently, and one user's events lose their order.
     private func noteRouting(of input: InputRecord, _ event: EventInFlight) {
         guard input.position.offset & 15 == 0, let key = input.key, let envelope = event.envelope,
-            let count = settings.partitionCounts[input.position.topic], count > 1
+            !envelope.isBroadcast, let count = settings.partitionCounts[input.position.topic],
+            count > 1
         else { return }
         var user = envelope.userID
         let isUser = user.withUTF8 { key.elementsEqual($0) }

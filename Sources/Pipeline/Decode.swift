@@ -85,7 +85,13 @@ extension EventDecoder {
         fallbackUser: String? = nil
     ) throws(Refusal) -> EventEnvelope {
         try refuseWhatIsNotServed(fields)
-        guard let userID = try fields.identifier(userField, upTo: 256) ?? fallbackUser else {
+        let to = try fields.broadcast(userField: userField)
+        let userID: String
+        if let to {
+            userID = EventEnvelope.standIn(for: to)
+        } else if let user = try fields.identifier(userField, upTo: 256) ?? fallbackUser {
+            userID = user
+        } else {
             throw Refusal(.noUser, "\(userField) is missing: there is nobody to send to")
         }
         let ownID = try fields.identifier(.id, upTo: 128)
@@ -97,7 +103,7 @@ extension EventDecoder {
         let priority: EventPriority? = try fields.choice(.priority)
         return EventEnvelope(
             id: ownID ?? record.position.eventID, hasOwnID: ownID != nil, type: type,
-            userID: userID, app: try fields.app(),
+            userID: userID, to: to, app: try fields.app(),
             source: try fields.text(.source, upTo: 256) ?? "", labels: try fields.labels(),
             time: time, expiresAt: expiry ?? time + .seconds(lifetime),
             hasOwnExpiry: ttl != nil || expiry != nil, isOneAttempt: isOneAttempt,
@@ -112,9 +118,6 @@ extension EventDecoder {
     private func refuseWhatIsNotServed(_ fields: EventFields) throws(Refusal) {
         if fields.has(.userIDs) {
             throw Refusal(.unsupported, "user_ids is reserved; publish one event per user")
-        }
-        if fields.has(.to) {
-            throw Refusal(.unsupported, "to: topics, conditions and channels are not served")
         }
     }
 

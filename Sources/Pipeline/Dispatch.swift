@@ -32,6 +32,7 @@ extension Lane {
         guard let request = target.request else {
             preconditionFailure("a target is sent whose request is still out")
         }
+        if !throttles.isEmpty, waitsForToken(target, envelope) { return }
         guard takesRoom(target, bulkhead) else { return }
         switch render(target, of: event, bulkhead, into: request) {
         case .awaitsToken:
@@ -56,6 +57,24 @@ extension Lane {
             }
             bulkhead.pool.submit(request, tag: UInt64(target.slot), deadline: loop.now + patience)
         }
+    }
+
+    /// Whether a target has to wait because its token is throttled; then it was seen to.
+    private func waitsForToken(_ target: TargetInFlight, _ envelope: EventEnvelope) -> Bool {
+        guard let address = target.address, let wait = throttles.wait(address, at: loop.now) else {
+            return false
+        }
+        let settlement = Settlement(
+            outcome: envelope.isOneAttempt ? .failed : .expired, reason: .throttled,
+            detail: "its token is throttled by the gateway")
+        if envelope.isOneAttempt || loop.wall + wait >= envelope.expiresAt {
+            settle(target, settlement)
+        } else if wait <= settings.retry.longestWait {
+            wake(target, after: wait)
+        } else {
+            postpone(target, for: wait, otherwise: settlement)
+        }
+        return true
     }
 
     /// Waits for an access token, but not for ever: a token endpoint that is down must not fill
@@ -126,7 +145,8 @@ extension Lane: HTTP2PoolDelegate {
         switch result {
         case .response(let response):
             let status = response.status
-            if status == 429 || status == 503 { bulkhead.budget.lower(at: loop.now) }
+            // 429 may be about one token alone: see `follow`.
+            if status == 503 { bulkhead.budget.lower(at: loop.now) }
             if status >= 500 {
                 gatewayFailed(target, bulkhead)
             } else {
@@ -178,6 +198,8 @@ extension Lane: HTTP2PoolDelegate {
             refreshTried: target.refreshTried)
         let verdict: Verdict
         switch bulkhead.gateway {
+        case .apns where target.event?.envelope?.isBroadcast == true:
+            verdict = APNsBroadcastVerdict.judge(answer, sent: sent, parser: answerParser)
         case .apns: verdict = APNsVerdict.judge(answer, sent: sent, parser: answerParser)
         case .webpush:
             answer.note = response.text(.wnsError)
@@ -186,7 +208,8 @@ extension Lane: HTTP2PoolDelegate {
         default: verdict = FCMVerdict.judge(answer, sent: sent, parser: answerParser)
         }
         noteIDs(target, response, messageID: verdict.gatewayID)
-        follow(verdict, target, status: response.status)
+        let isBroadcast = target.event?.envelope?.isBroadcast ?? false
+        follow(isBroadcast ? verdict.aboutNoToken : verdict, target, status: response.status)
     }
 
     private func noteIDs(
@@ -196,7 +219,7 @@ extension Lane: HTTP2PoolDelegate {
         target.gatewayTraceID.removeAll()
         if let range = messageID {
             target.gatewayID.append(UnsafeRawBufferPointer(rebasing: response.body[range]))
-        } else if let id = response.header(.apnsID) {
+        } else if let id = response.header(.apnsID) ?? response.header(.apnsRequestID) {
             target.gatewayID.append(id)
         }
         if let id = response.header(.apnsUniqueID) { target.gatewayTraceID.append(id) }
@@ -227,6 +250,12 @@ extension Lane: HTTP2PoolDelegate {
             settle(target, settlement)
         case .retry(let advice):
             settlement.outcome = advice.exhausted
+            if advice.scope == .token, let address = target.address {
+                throttles.hold(
+                    address, until: loop.now + advice.minimumWait, at: loop.now)
+            } else if status == 429 {
+                target.bulkhead?.budget.lower(at: loop.now)
+            }
             if advice.needsNewConnection { replaceConnections(of: target) }
             if advice.needsFreshCredential { takeFreshCredential(for: target) }
             retry(target, after: advice.minimumWait, otherwise: settlement)
@@ -241,6 +270,8 @@ extension Lane: HTTP2PoolDelegate {
             // The result is not needed here: rendering asks for the current token.
             _ = try? credential.token(
                 insteadOf: target.credentialGeneration, at: loop.now, wall: loop.wall)
+        // A certificate is replaced by hand.
+        case .certificateAPNs: break
         case .fcm(_, let tokens): tokens.refuse(target.credentialGeneration)
         // An access token is refused for good; a new one comes with a new configuration.
         case .expo: break

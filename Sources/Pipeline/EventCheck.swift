@@ -10,6 +10,8 @@ public enum EventCheck {
     public struct Summary: Sendable, Equatable {
         /// The user it is for: the key that it has to be published with.
         public let userID: String
+        /// Whether the gateway fans it out: it is for no user, and its key is free.
+        public let isBroadcast: Bool
         /// The kind of event.
         public let type: String
         /// The app it names, if it names one.
@@ -74,7 +76,8 @@ extension EventCheck.Summary {
         var content = envelope.content
         if !content.isExplicit { content.takeFromPayload() }
         self.init(
-            userID: envelope.userID, type: envelope.type, app: envelope.app,
+            userID: envelope.resultUserID ?? "", isBroadcast: envelope.isBroadcast,
+            type: envelope.type, app: envelope.app,
             id: envelope.id, source: envelope.source,
             dueAt: max(now, envelope.notBefore ?? now), expiresAt: envelope.expiresAt,
             hasContent: content.isExplicit, isValidation: envelope.isValidation)

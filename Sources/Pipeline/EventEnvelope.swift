@@ -2,6 +2,7 @@
 // into the record's parsed JSON, which lives as long as the event is in flight.
 
 internal import Base
+internal import Gateways
 internal import JSON
 
 /// One decoded event: an object, because every stage looks at it and copying its many texts would
@@ -12,7 +13,12 @@ internal final class EventEnvelope {
     /// Whether the publisher gave the id; only then can repeats be recognised.
     let hasOwnID: Bool
     let type: String
+    /// The user, or for a broadcast a name that no user can have.
     let userID: String
+    /// Set when the gateway itself fans the event out, and no user is looked up.
+    let to: BroadcastTarget?
+    /// Whether `to` is set; asked for every target.
+    let isBroadcast: Bool
     /// The app named by the event; nil means the only configured one.
     let app: String?
     /// Who sent it; empty when not stated.
@@ -44,7 +50,8 @@ internal final class EventEnvelope {
     let isValidation: Bool
 
     init(
-        id: String, hasOwnID: Bool, type: String, userID: String, app: String?, source: String,
+        id: String, hasOwnID: Bool, type: String, userID: String, to: BroadcastTarget?,
+        app: String?, source: String,
         labels: JSONValue?, time: UnixMillis, expiresAt: UnixMillis, hasOwnExpiry: Bool,
         isOneAttempt: Bool, notBefore: UnixMillis?, priority: EventPriority,
         hasOwnPriority: Bool, collapseKey: String?,
@@ -55,6 +62,8 @@ internal final class EventEnvelope {
         self.hasOwnID = hasOwnID
         self.type = type
         self.userID = userID
+        self.to = to
+        isBroadcast = to != nil
         self.app = app
         self.source = source
         self.labels = labels
@@ -76,6 +85,15 @@ internal final class EventEnvelope {
 }
 
 extension EventEnvelope {
+    /// The user as results and explanations name it; nil for a broadcast.
+    var resultUserID: String? { isBroadcast ? nil : userID }
+
+    /// What stands in for the user of a broadcast: windows, marks and notes are kept under it. The
+    /// control character in front keeps it apart from every user.
+    static func standIn(for to: BroadcastTarget) -> String {
+        "\u{1}\(to.kind.rawValue)/\(to.environment.rawValue)/\(to.name)"
+    }
+
     /// How long an event with `ttl` 0 may take from publication to its attempt, in seconds: one
     /// that must not be stored is not expired on arrival.
     static let oneAttemptSeconds: Int64 = 30

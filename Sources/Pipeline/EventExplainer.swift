@@ -61,6 +61,7 @@ public final class EventExplainer {
             }
         }
         let identity = envelope.identity(app: app.name, scratch: scratch)
+        let addresses = envelope.broadcastAddress(app: app.name).map { [$0] } ?? addresses
         let meant = addresses.filter { envelope.addresses($0, routed?.route) }
         let targets = meant.map { address in
             Explanation.Target(
@@ -70,7 +71,7 @@ public final class EventExplainer {
                 answer: answer(to: address, envelope, routed, app, identity, now))
         }
         return Explanation(
-            type: envelope.type, userID: envelope.userID, app: app.name,
+            type: envelope.type, userID: envelope.resultUserID, to: envelope.to, app: app.name,
             route: routed?.route.name, choice: choice(routed?.route), kind: routed?.kind,
             priority: envelope.priority, collapseKey: envelope.collapseKey,
             folding: envelope.folding(
@@ -142,7 +143,8 @@ public final class EventExplainer {
         }
         let request = OutboundRequest()
         let rendering = address.withToken {
-            render(content, to: address, $0, routed, app, into: request)
+            render(
+                content, to: address, $0, routed, envelope.to?.kind, app, into: request)
         }
         guard let rendering else {
             return .rejected(
@@ -151,7 +153,9 @@ public final class EventExplainer {
         }
         switch rendering {
         case .request(let notes):
-            return .request(masked(request, address, notes: notes.detail))
+            return .request(
+                masked(
+                    request, address, isSecret: !envelope.isBroadcast, notes: notes.detail))
         case .malformedToken(let detail):
             return .rejected(reason: Reason.malformedToken.rawValue, detail: detail)
         case .rejected(let reason, let detail):
@@ -170,22 +174,26 @@ public final class EventExplainer {
 
     private func render(
         _ content: PushContent, to address: DeviceAddress, _ token: UnsafeRawBufferPointer,
-        _ routed: RoutedEvent?, _ app: Configuration.App, into request: OutboundRequest
+        _ routed: RoutedEvent?, _ broadcast: BroadcastTarget.Kind?, _ app: Configuration.App,
+        into request: OutboundRequest
     ) -> Rendering? {
         let target = PushTarget(
             gateway: address.gateway, environment: address.environment, token: token,
-            apnsTopic: address.apnsTopic, platform: address.platform,
+            apnsTopic: address.apnsTopic, platform: broadcast == nil ? address.platform : nil,
             registeredAt: address.registeredAt,
-            kind: routed == nil ? .alert : AddressKind(rawValue: address.kind) ?? .alert)
+            kind: routed == nil ? .alert : AddressKind(rawValue: address.kind) ?? .alert,
+            broadcast: broadcast, isInstallation: address.isInstallation(token))
         switch address.gateway {
         case .apns:
             guard let apns = app.apns else { return nil }
             let settings = APNsSettings(
                 topic: apns.topic, productionAuthority: Self.authority(apns.production),
                 sandboxAuthority: Self.authority(apns.sandbox))
-            let authorization = ProviderToken(
-                header: Array("bearer ***".utf8), generation: 0,
-                mintedAt: MonotonicTime(nanos: 0))
+            let authorization: ProviderToken? =
+                apns.certificateFile == nil
+                ? ProviderToken(
+                    header: Array("bearer ***".utf8), generation: 0,
+                    mintedAt: MonotonicTime(nanos: 0)) : nil
             return APNsRenderer(settings).render(
                 content, to: target, authorization: authorization, into: request)
         case .fcm:
@@ -255,14 +263,15 @@ public final class EventExplainer {
 
     /// The request as text, the token named by its hash.
     private func masked(
-        _ request: OutboundRequest, _ address: DeviceAddress, notes: String
+        _ request: OutboundRequest, _ address: DeviceAddress, isSecret: Bool, notes: String
     ) -> Explanation.Request {
         // Of an endpoint, all behind the host is the secret.
         let token =
             address.gateway == .webpush
             ? (request.text(":path") ?? "") : address.token
         func mask(_ text: String) -> String {
-            token.isEmpty ? text : text.replacing(token, with: "<token \(address.tokenName)>")
+            token.isEmpty || !isSecret
+                ? text : text.replacing(token, with: "<token \(address.tokenName)>")
         }
         let body = mask(request.body.text)
         return Explanation.Request(

@@ -9,6 +9,7 @@ internal enum EventField: Int, CaseIterable, CustomStringConvertible {
     case collapseKey, collapseKeyExtension, unread, cursor, only, except
     case payload, notification, data, dataBase64, apns, fcm, webpush, expo
     case log, seq, installIDs, platforms, gateways
+    case fcmTopic, fcmCondition, apnsChannel, environment
 
     /// The name as it stands in events.
     var name: StaticString {
@@ -52,6 +53,10 @@ internal enum EventField: Int, CaseIterable, CustomStringConvertible {
         case .installIDs: "install_ids"
         case .platforms: "platforms"
         case .gateways: "gateways"
+        case .fcmTopic: "fcm_topic"
+        case .fcmCondition: "fcm_condition"
+        case .apnsChannel: "apns_channel"
+        case .environment: "environment"
         }
     }
 

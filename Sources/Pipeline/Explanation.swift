@@ -1,6 +1,7 @@
 // What would become of an event, told in full and without secrets: the answer of `explain`.
 
 public import Base
+public import Gateways
 
 /// What an event becomes.
 public struct Explanation: Sendable {
@@ -50,8 +51,10 @@ public struct Explanation: Sendable {
 
     /// The kind of event.
     public let type: String
-    /// The user.
-    public let userID: String
+    /// The user; nil for a broadcast.
+    public let userID: String?
+    /// Where the gateway fans it out; nil when it is for a user.
+    public let to: BroadcastTarget?
     /// The app.
     public let app: String
     /// The route; nil when the event brings its own content.

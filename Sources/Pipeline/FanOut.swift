@@ -53,6 +53,7 @@ extension Lane {
     private func lookUp(_ event: EventInFlight) {
         guard let envelope = event.envelope, let app = event.app, mayBeFirst(event) else { return }
         if envelope.collapseKey != nil { enterOrder(event) }
+        if envelope.isBroadcast, fanOutBroadcast(event) { return }
         lookUpsOpen += 1
         index.lookUp(app: app.name, userID: envelope.userID, tag: LookUpTag.event(event.slot))
     }
@@ -61,6 +62,11 @@ extension Lane {
     func refresh(_ target: TargetInFlight) {
         guard let event = target.event, let envelope = event.envelope, let app = event.app else {
             return
+        }
+        if envelope.isBroadcast {
+            // Nobody else can own a topic.
+            target.lookedUpAt = loop.now
+            return start(target)
         }
         index.lookUp(app: app.name, userID: envelope.userID, tag: LookUpTag.target(target.slot))
     }
@@ -303,6 +309,7 @@ extension EventEnvelope {
     /// Whether an address is meant: of a kind that the route names, or `alert`, inside `only` and
     /// outside `except`.
     func addresses(_ address: DeviceAddress, _ route: Route?) -> Bool {
+        if isBroadcast { return true }
         let kind = address.kind
         let isOfKind = route?.addresses(kind: kind, at: address.gateway) ?? (kind == "alert")
         guard isOfKind else { return false }

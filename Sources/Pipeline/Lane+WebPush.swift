@@ -89,7 +89,7 @@ extension Lane {
         target.credentialBorn = token.mintedAt
         let rendering = sender.renderer.render(
             content, to: subscription, authorization: token, into: request)
-        if case .request = rendering { sender.built(keyID: address.vapidKeyID) }
+        if case .request = rendering { sender.built(for: address, at: loop.now) }
         return rendered(rendering, target, request)
     }
 

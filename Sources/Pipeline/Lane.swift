@@ -58,6 +58,8 @@ internal final class Lane {
     @exclusivity(unchecked) var recordBytes = 0
     /// Events whose look-up was not answered yet.
     @exclusivity(unchecked) var lookUpsOpen = 0
+    /// Tokens that their gateway wants left alone.
+    @exclusivity(unchecked) var throttles = TokenThrottles()
     /// Targets that wait for an access token.
     @exclusivity(unchecked) var awaitingToken: [TargetInFlight] = []
 

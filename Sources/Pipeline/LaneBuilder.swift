@@ -36,6 +36,7 @@ internal final class LaneBuilder {
         for app in plan.apps {
             let laneApp = LaneApp(name: app.name)
             if let apns = app.apns { try add(apns, to: laneApp) }
+            if let apns = app.certificateAPNs { try add(apns, to: laneApp) }
             if let fcm = app.fcm { try add(fcm, to: laneApp) }
             if let webPush = app.webPush { try add(webPush, to: laneApp) }
             if let expo = app.expo { try add(expo, to: laneApp) }
@@ -76,6 +77,30 @@ internal final class LaneBuilder {
                 bulkhead(
                     app, .apns, environment, "\(credential.teamID).\(credential.keyID)", pool,
                     .apns(renderer, credential)))
+        }
+    }
+
+    /// A certificate is shown in the handshake: its connections are its own.
+    private func add(
+        _ apns: PushApp.CertificateAPNs, to app: LaneApp
+    ) throws(LaneBuildError) {
+        let renderer = APNsRenderer(
+            APNsSettings(
+                topic: apns.topic, productionAuthority: Origin(apns.production).authority,
+                sandboxAuthority: Origin(apns.sandbox).authority))
+        let credential = "certificate.\(apns.fingerprint)"
+        for (environment, endpoint) in [
+            (GatewayEnvironment.production, apns.production), (.sandbox, apns.sandbox),
+        ] {
+            let policy = PoolPolicy.apns(
+                connectionsMin: share(plan.dispatcher.apnsConnections.lowerBound),
+                connectionsMax: share(plan.dispatcher.apnsConnections.upperBound))
+            let pool = try pool(
+                for: endpoint, credential: credential, policy, alpn: ["h2"],
+                identity: apns.identity)
+            app.add(
+                bulkhead(
+                    app, .apns, environment, credential, pool, .certificateAPNs(renderer)))
         }
     }
 
@@ -124,7 +149,7 @@ internal final class LaneBuilder {
         } catch {
             throw LaneBuildError(text: "web push of \(app.name): \(error)")
         }
-        let tls = try tls(caFile: webPush.caFile, alpn: ["h2"])
+        let tls = try tls(caFile: webPush.caFile, alpn: ["h2", "http/1.1"])
         let metrics = BulkheadMetrics(
             plan.registry, app: app.name, gateway: .webpush, environment: .none)
         let policy = PoolPolicy.webPush(
@@ -164,22 +189,26 @@ internal final class LaneBuilder {
     }
 
     private func pool(
-        for endpoint: GatewayEndpoint, credential: String, _ policy: PoolPolicy, alpn: [String]
+        for endpoint: GatewayEndpoint, credential: String, _ policy: PoolPolicy, alpn: [String],
+        identity: TLSContext.Identity? = nil
     ) throws(LaneBuildError) -> PoolPace {
         let key = PoolKey(
             origin: Origin(endpoint), caFile: endpoint.caFile, credential: credential)
         if let pool = pools[key] { return pool }
         let pool = HTTP2Pool(
-            loop: loop, origin: key.origin, tls: try tls(caFile: endpoint.caFile, alpn: alpn),
+            loop: loop, origin: key.origin,
+            tls: try tls(caFile: endpoint.caFile, alpn: alpn, identity: identity),
             policy: policy)
         let pace = PoolPace(pool)
         pools[key] = pace
         return pace
     }
 
-    private func tls(caFile: String?, alpn: [String]) throws(LaneBuildError) -> TLSContext {
+    private func tls(
+        caFile: String?, alpn: [String], identity: TLSContext.Identity? = nil
+    ) throws(LaneBuildError) -> TLSContext {
         do throws(TLSError) {
-            return try TLSContext.client(caFile: caFile, alpn: alpn)
+            return try TLSContext.client(caFile: caFile, alpn: alpn, identity: identity)
         } catch {
             throw LaneBuildError(text: error.description)
         }

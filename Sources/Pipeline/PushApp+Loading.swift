@@ -45,7 +45,11 @@ private final class PushAppLoader {
 
     func load(_ app: Configuration.App) throws(PushAppError) -> PushApp {
         var loaded = PushApp(name: app.name)
-        if let apns = app.apns { loaded.apns = try load(apns, "apps.\(app.name).apns") }
+        if let apns = app.apns {
+            let path = "apps.\(app.name).apns"
+            loaded.certificateAPNs = try PushApp.CertificateAPNs(apns, path)
+            if loaded.certificateAPNs == nil { loaded.apns = try load(apns, path) }
+        }
         if let fcm = app.fcm { loaded.fcm = try load(fcm, "apps.\(app.name).fcm") }
         if let webPush = app.webPush {
             loaded.webPush = try load(webPush, "apps.\(app.name).webpush")
@@ -155,7 +159,7 @@ private final class PushAppLoader {
 }
 
 extension SecretSource {
-    fileprivate var path: String? {
+    internal var path: String? {
         if case .file(let path) = self { return path }
         return nil
     }
@@ -169,7 +173,7 @@ extension Configuration.WebPush {
 }
 
 extension GatewayEndpoint {
-    fileprivate init(_ endpoint: Endpoint, caFile: String?) {
+    internal init(_ endpoint: Endpoint, caFile: String?) {
         self.init(host: endpoint.host, port: endpoint.port, caFile: caFile)
     }
 }

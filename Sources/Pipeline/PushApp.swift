@@ -106,6 +106,8 @@ public struct PushApp: Sendable {
     public var name: String
     /// nil when the app has no APNs.
     public var apns: APNs?
+    /// APNs with a certificate; nil with provider tokens, or without APNs.
+    public var certificateAPNs: CertificateAPNs?
     /// nil when the app has no FCM.
     public var fcm: FCM?
     /// nil when the app has no web push.
@@ -116,8 +118,9 @@ public struct PushApp: Sendable {
     /// An app; at least one gateway makes it useful.
     public init(
         name: String, apns: APNs? = nil, fcm: FCM? = nil, webPush: WebPush? = nil,
-        expo: Expo? = nil
+        expo: Expo? = nil, certificateAPNs: CertificateAPNs? = nil
     ) {
+        self.certificateAPNs = certificateAPNs
         self.expo = expo
         self.name = name
         self.apns = apns

@@ -37,6 +37,7 @@ extension Lane {
         content.turn(to: target.messageID, at: loop.wall)
         let kind: AddressKind =
             event.routed == nil ? .alert : AddressKind(rawValue: address.kind) ?? .alert
+        let broadcast = event.envelope?.isBroadcast == true ? event.envelope?.to?.kind : nil
         switch bulkhead.sender {
         case .apns(let renderer, let credential):
             let token: ProviderToken
@@ -49,7 +50,14 @@ extension Lane {
             target.credentialBorn = token.mintedAt
             let rendering = address.withToken { bytes in
                 renderer.render(
-                    content, to: pushTarget(address, kind, bytes), authorization: token,
+                    content, to: pushTarget(address, kind, bytes, broadcast), authorization: token,
+                    into: request)
+            }
+            return rendered(rendering, target, request)
+        case .certificateAPNs(let renderer):
+            let rendering = address.withToken { bytes in
+                renderer.render(
+                    content, to: pushTarget(address, kind, bytes, broadcast), authorization: nil,
                     into: request)
             }
             return rendered(rendering, target, request)
@@ -66,7 +74,8 @@ extension Lane {
                 target.credentialBorn = token.fetchedAt
                 let rendering = address.withToken { bytes in
                     renderer.render(
-                        content, to: pushTarget(address, kind, bytes), authorization: token,
+                        content, to: pushTarget(address, kind, bytes, broadcast),
+                        authorization: token,
                         into: request)
                 }
                 return rendered(rendering, target, request)
@@ -79,13 +88,15 @@ extension Lane {
     }
 
     func pushTarget(
-        _ address: DeviceAddress, _ kind: AddressKind, _ token: UnsafeRawBufferPointer
+        _ address: DeviceAddress, _ kind: AddressKind, _ token: UnsafeRawBufferPointer,
+        _ broadcast: BroadcastTarget.Kind? = nil
     ) -> PushTarget {
         PushTarget(
             gateway: address.gateway, environment: address.environment, token: token,
             apnsTopic: address.apnsTopic,
-            platform: address.gateway == .apns ? nil : address.platform,
-            registeredAt: address.registeredAt, kind: kind)
+            platform: address.gateway == .apns || broadcast != nil ? nil : address.platform,
+            registeredAt: address.registeredAt, kind: kind, broadcast: broadcast,
+            isInstallation: address.isInstallation(token))
     }
 
     private func credentialFault(_ detail: String) -> Settlement {
@@ -159,5 +170,13 @@ extension Lane {
         }
         return contents.base(
             of: envelope, app: event.app?.name ?? "", identity: event.identity, now: loop.wall)
+    }
+}
+
+extension DeviceAddress {
+    /// Whether the client registered a Firebase installation id instead of a token: it says so with
+    /// the capability `fcm_fid`. Tokens have a colon, which the ids never have.
+    func isInstallation(_ token: UnsafeRawBufferPointer) -> Bool {
+        gateway == .fcm && !token.contains(UInt8(ascii: ":")) && capabilities.contains("fcm_fid")
     }
 }

@@ -26,7 +26,8 @@ internal enum ResultRecord {
             object.string("route", routed.route.name)
             object.string("kind", routed.kind.rawValue)
         }
-        object.string("user_id", envelope.userID)
+        object.string("user_id", orNull: envelope.resultUserID)
+        if let to = envelope.to { write(to, &object) }
         object.string("app", event.app?.name ?? envelope.app ?? "")
         object.integer("targets", Int64(event.targetCount))
         object.integer("event_time", envelope.time.value)
@@ -45,6 +46,18 @@ internal enum ResultRecord {
         }
         object.integer("input_offset", event.position.offset)
         if let burst = event.burst { burst.write(&object) }
+    }
+
+    /// Writes where a broadcast goes.
+    private static func write(_ to: BroadcastTarget, _ object: inout JSONObjectWriter) {
+        object.name("to")
+        var members = JSONObjectWriter(object.bytes)
+        switch to.kind {
+        case .fcmTopic: members.string("fcm_topic", to.name)
+        case .fcmCondition: members.string("fcm_condition", to.name)
+        case .apnsChannel: members.string("apns_channel", to.name)
+        }
+        members.end()
     }
 
     /// Writes the result of an event for which another one was sent.
@@ -112,7 +125,13 @@ internal enum ResultRecord {
         bytes.append("\",\"message_id\":\"")
         bytes.append(uuid: target.messageID)
         bytes.append(0x22)
-        if let address = target.address {
+        if let envelope = event.envelope, envelope.isBroadcast, let to = envelope.to {
+            bytes.append(",\"install_id\":null,\"address_kind\":")
+            bytes.append(jsonString: to.kind.rawValue)
+            var object = JSONObjectWriter(continuing: bytes)
+            object.string("gateway", to.kind.gateway.rawValue)
+            object.string("environment", to.environment.rawValue)
+        } else if let address = target.address {
             write(address, target.bulkhead, to: bytes)
         } else if let former = target.former {
             var object = JSONObjectWriter(continuing: bytes)

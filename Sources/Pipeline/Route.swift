@@ -48,7 +48,7 @@ extension EventEnvelope {
     /// A refusal that names the event and its user.
     func refusal(_ code: DeadLetterCode, _ reason: String) -> Refusal {
         var refusal = Refusal(code, reason)
-        refusal.userID = userID
+        refusal.userID = resultUserID
         refusal.eventID = id
         refusal.eventType = type
         return refusal

@@ -163,14 +163,17 @@ internal final class ContentMaker {
     func base(
         of envelope: EventEnvelope, app: String, identity: UUIDBytes, now: UnixMillis
     ) -> PushContent {
-        PushContent(
+        let content = PushContent(
             messageID: identity, eventType: envelope.type, eventIdentity: identity, now: now,
-            audience: audience(app: envelope.app ?? app, userID: envelope.userID),
+            audience: envelope.isBroadcast
+                ? nil : audience(app: envelope.app ?? app, userID: envelope.userID),
             expiresAt: envelope.expiresAt, storesNothing: envelope.isOneAttempt,
             priority: envelope.priority, collapseKey: envelope.collapseKey,
             unread: envelope.unread,
             cursor: envelope.cursor.map { .init(log: $0.log, seq: $0.sequence) },
             validateOnly: envelope.isValidation)
+        content.hasOwnExpiry = envelope.hasOwnExpiry
+        return content
     }
 
     /// The audience tag: the first 8 bytes of a SHA-256 over app and user, so that a client that
@@ -289,7 +292,7 @@ internal final class ContentMaker {
 extension RouteEvent {
     fileprivate init(_ envelope: EventEnvelope, app: String) {
         self.init(
-            type: envelope.type, id: envelope.id, userID: envelope.userID, app: app,
+            type: envelope.type, id: envelope.id, userID: envelope.resultUserID ?? "", app: app,
             source: envelope.source, time: envelope.time)
         unread = envelope.unread
         cursor = envelope.cursor.map { ($0.log, $0.sequence) }

@@ -33,7 +33,7 @@ extension Lane {
     func endWithoutTargets(_ event: EventInFlight, _ outcome: Outcome, _ reason: Reason?) {
         guard event.partition?.isLost == false else { return finish(event) }
         metrics.endedWithoutTargets(event, outcome)
-        let key = outbox.bytes(copying: event.envelope?.userID)
+        let key = outbox.bytes(copying: event.envelope?.resultUserID)
         let value = outbox.bytes { bytes in
             ResultRecord.writeEventLevel(
                 event, outcome: outcome, reason: reason?.rawValue, detail: "", at: loop.wall,
@@ -47,7 +47,7 @@ extension Lane {
     private func complete(_ event: EventInFlight) {
         guard event.partition?.isLost == false else { return finish(event) }
         ResultRecord.writeShared(event, to: eventFields, scratch: scratch)
-        let key = outbox.bytes(copying: event.envelope?.userID)
+        let key = outbox.bytes(copying: event.envelope?.resultUserID)
         for target in event.targets where target.postponement == nil {
             let value = outbox.bytes { bytes in
                 ResultRecord.write(

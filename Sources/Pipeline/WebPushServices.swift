@@ -18,6 +18,8 @@ internal final class WebPushSender {
     /// Pushes by the key that signed for them, in the order of `credential.keyIDs`: what is left
     /// on an old key shows when it may go.
     private let pushes: [Counter]
+    /// Distinct subscriptions in the same order.
+    private var uses: [KeyUse]
 
     init(
         _ webPush: PushApp.WebPush, app: String, _ registry: MetricsRegistry
@@ -30,6 +32,17 @@ internal final class WebPushSender {
                 "bugle_webpush_built_total", help: "Web pushes built, by VAPID key.",
                 labels: [("app", app), ("vapid_key", id)])
         }
+        uses = credential.keyIDs.map { id in
+            let gauge = registry.gauge(
+                "bugle_webpush_subscriptions",
+                help: "Subscriptions sent to within the last half day to day, by VAPID key.",
+                labels: [("app", app), ("vapid_key", id)])
+            return KeyUse(gauge, at: SystemTime.shared.monotonic)
+        }
+    }
+
+    deinit {
+        for use in uses { use.end() }
     }
 
     /// The subscription behind an address, decoded.
@@ -46,10 +59,11 @@ internal final class WebPushSender {
             auth: address.auth)
     }
 
-    /// Counts a push that was built.
-    func built(keyID: String?) {
-        let index = keyID.flatMap { credential.keyIDs.firstIndex(of: $0) } ?? 0
+    /// Counts a push that was built for an address.
+    func built(for address: DeviceAddress, at now: MonotonicTime) {
+        let index = address.vapidKeyID.flatMap { credential.keyIDs.firstIndex(of: $0) } ?? 0
         pushes[index].add(1)
+        uses[index].used(address.withTokenHash { $0.loadUnaligned(as: UInt64.self) }, at: now)
     }
 }
 

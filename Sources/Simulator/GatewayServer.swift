@@ -44,13 +44,14 @@ final class GatewayServer {
     }
 
     func listen(
-        host: String, port: UInt16, certificatePEM: String, keyPEM: String
+        host: String, port: UInt16, certificatePEM: String, keyPEM: String,
+        clientAuthorityPEM: String?
     ) throws(ListenError) -> UInt16 {
         var options = ServerOptions()
         options.maxConcurrentStreams = manners.hasGate ? 1 : manners.streamLimit
         let listener = try HTTP2Listener(
             loop: loop, host: host, port: port, certificatePEM: certificatePEM, keyPEM: keyPEM,
-            options: options, delegate: self)
+            clientAuthorityPEM: clientAuthorityPEM, options: options, delegate: self)
         listener.acceptance = { [unowned self] number in
             journal.update { $0.connectionsAccepted[service, default: 0] += 1 }
             return engine.acceptance(service, connection: number, at: loop.now)
@@ -72,7 +73,14 @@ final class GatewayServer {
 extension GatewayServer: ServerConnectionDelegate {
     func opened(_ connection: ServerConnection) {
         switch service {
-        case .apnsProduction, .apnsSandbox: connection.state = APNsConnectionState()
+        case .apnsProduction, .apnsSandbox, .apnsChannels, .apnsChannelsSandbox:
+            let state = APNsConnectionState()
+            connection.state = state
+            if connection.clientCertificate != nil, manners.hasGate {
+                // One stream at a time is for those who still have to show a provider token.
+                state.isGateOpen = true
+                connection.change(SettingsChange(maxConcurrentStreams: manners.streamLimit))
+            }
         case .fcm, .oauth: connection.state = FCMConnectionState()
         case .webpush: connection.state = WebPushConnectionState()
         case .expo: connection.state = ExpoConnectionState()

@@ -8,6 +8,12 @@ public enum Limits {
     public static let apnsPayloadBytes = 4096
     /// Bytes of a VoIP notification's payload.
     public static let apnsVoIPPayloadBytes = 5120
+    /// Bytes of a notification to a channel.
+    public static let apnsBroadcastPayloadBytes = 5120
+    /// Channels of an app in an environment.
+    public static let apnsChannels = 10_000
+    /// Bytes of an `apns-channel-id` that are looked at.
+    public static let apnsChannelIDBytes = 255
     /// Bytes of an `apns-collapse-id`.
     public static let apnsCollapseBytes = 64
     /// Bytes of an FCM message to a token, names and values.

@@ -11,6 +11,8 @@ struct ServiceAssembly: Sendable {
     let engine: FaultEngine
     let accessTokens: AccessTokens
     let identity: ServerIdentity
+    /// Who has issued the push certificates that APNs takes.
+    let clientAuthorityPEM: String
 
     typealias Running = (threads: [LoopThread], services: [SimulatedService: RunningService])
 
@@ -59,7 +61,8 @@ struct ServiceAssembly: Sendable {
         do throws(ListenError) {
             let port = try server.listen(
                 host: options.host, port: options.ports[service] ?? 0,
-                certificatePEM: identity.certificatePEM, keyPEM: identity.keyPEM)
+                certificatePEM: identity.certificatePEM, keyPEM: identity.keyPEM,
+                clientAuthorityPEM: service.gateway == .apns ? clientAuthorityPEM : nil)
             oauth.port = port
             return .success(RunningService(server: server, handle: loop.handle, port: port))
         } catch {
@@ -85,6 +88,11 @@ struct ServiceAssembly: Sendable {
         case .webpush:
             WebPushJudge(facts: facts, readsMessageIDs: journal.keepsEntries, loop: loop)
         case .expo: ExpoJudge(facts: facts, loop: loop)
+        case .apnsChannels, .apnsChannelsSandbox:
+            APNsChannelJudge(
+                environment: service.environment, facts: facts,
+                environmentReason: options.apnsDocumentedKeyReason
+                    ? .badEnvironmentKeyID : .badEnvironmentKey, loop: loop)
         }
     }
 
@@ -101,6 +109,7 @@ struct ServiceAssembly: Sendable {
             manners.idleTimeout = options.fcmIdleTimeout
         case .webpush: manners.streamLimit = options.webPushStreamLimit
         case .expo: manners.streamLimit = options.expoStreamLimit
+        case .apnsChannels, .apnsChannelsSandbox: break
         }
         return manners
     }

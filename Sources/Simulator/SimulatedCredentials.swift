@@ -3,6 +3,7 @@
 
 public import Base
 internal import Crypto
+internal import Synchronization
 
 /// A signing key for provider tokens that the simulated APNs knows.
 public struct SimulatedAPNsKey: Sendable {
@@ -46,6 +47,17 @@ extension Simulator {
     /// `windows` or `other`.
     public func endpoint(of subscription: String, at browser: String = "other") -> String {
         "https://\(browser).localhost:\(port(of: .webpush))/push/\(subscription)"
+    }
+
+    /// Makes a push certificate with its key, in PEM: for an app's bundle id and its topics.
+    public func makePushCertificate(
+        bundleID: String, topics: [String]? = nil, isForSandboxOnly: Bool = false
+    ) throws -> (certificatePEM: String, keyPEM: String) {
+        try pushCertificates.withLock {
+            try $0.issuePushCertificate(
+                bundleID: bundleID, topics: topics ?? [bundleID],
+                isForSandboxOnly: isForSandboxOnly)
+        }
     }
 
     /// Makes a signing key and registers it for a team; ids are ten letters and digits.

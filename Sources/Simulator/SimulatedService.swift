@@ -14,11 +14,15 @@ public enum SimulatedService: String, Sendable, CaseIterable {
     case webpush
     /// `exp.host`.
     case expo
+    /// `api-manage-broadcast.push.apple.com`: channels of the production environment.
+    case apnsChannels = "apns-channels"
+    /// `api-manage-broadcast.sandbox.push.apple.com`: channels of the sandbox.
+    case apnsChannelsSandbox = "apns-channels-sandbox"
 
     /// The gateway that the service belongs to.
     public var gateway: Gateway {
         switch self {
-        case .apnsProduction, .apnsSandbox: .apns
+        case .apnsProduction, .apnsSandbox, .apnsChannels, .apnsChannelsSandbox: .apns
         case .fcm, .oauth: .fcm
         case .webpush: .webpush
         case .expo: .expo
@@ -28,8 +32,8 @@ public enum SimulatedService: String, Sendable, CaseIterable {
     /// The environment of the addresses that the service knows.
     public var environment: GatewayEnvironment {
         switch self {
-        case .apnsProduction: .production
-        case .apnsSandbox: .sandbox
+        case .apnsProduction, .apnsChannels: .production
+        case .apnsSandbox, .apnsChannelsSandbox: .sandbox
         case .fcm, .oauth, .webpush, .expo: .none
         }
     }

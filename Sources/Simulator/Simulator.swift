@@ -48,6 +48,8 @@ public final class Simulator: Sendable {
     private let accessTokens: AccessTokens
     private let time: any TimeSource
     private let isStopped = Mutex(false)
+    /// Issues push certificates.
+    internal let pushCertificates: Mutex<CertificateAuthority>
 
     /// Starts the services; returns when all of them listen.
     public init(_ options: SimulatorOptions = SimulatorOptions()) throws(SimulatorError) {
@@ -57,9 +59,15 @@ public final class Simulator: Sendable {
         let engine = FaultEngine(options.faults, at: options.time.monotonic)
         let accessTokens = AccessTokens(seed: UInt64.random(in: .min ... .max))
         let identity = try ServerIdentity(hosts: options.certificateHosts)
+        let issuer: CertificateAuthority
+        do throws(TLSError) {
+            issuer = try CertificateAuthority()
+        } catch { throw .certificates("\(error)") }
         let assembly = ServiceAssembly(
             options: options, facts: facts, journal: journal, engine: engine,
-            accessTokens: accessTokens, identity: identity)
+            accessTokens: accessTokens, identity: identity,
+            clientAuthorityPEM: issuer.certificatePEM)
+        pushCertificates = Mutex(issuer)
         (threads, services) = try assembly.start()
         authorityPEM = identity.authorityPEM
         time = options.time
@@ -149,7 +157,10 @@ struct ServerIdentity: Sendable {
     init(hosts: [String]) throws(SimulatorError) {
         let names =
             ["localhost", "127.0.0.1", "api.push.apple.com", "api.sandbox.push.apple.com"]
-            + ["fcm.googleapis.com", "oauth2.googleapis.com", "exp.host"] + PushServiceFamily.hosts
+            + ["api-manage-broadcast.push.apple.com"]
+            + ["api-manage-broadcast.sandbox.push.apple.com"] + [
+                "fcm.googleapis.com", "oauth2.googleapis.com", "exp.host",
+            ] + PushServiceFamily.hosts
             + hosts
         do {
             let authority = try CertificateAuthority()

@@ -73,13 +73,16 @@ struct Address {
     var topic: String?
     var platform: String?
     var kind = AddressKind.alert
+    var broadcast: BroadcastTarget.Kind?
+    var isInstallation = false
 
     func lend<Value>(_ body: (PushTarget) -> Value) -> Value {
         token.withUnsafeBytes { token in
             body(
                 PushTarget(
                     gateway: gateway, environment: environment, token: token, apnsTopic: topic,
-                    platform: platform, registeredAt: newYear, kind: kind))
+                    platform: platform, registeredAt: newYear, kind: kind, broadcast: broadcast,
+                    isInstallation: isInstallation))
         }
     }
 }

@@ -1,4 +1,5 @@
 import Base
+import Gateways
 import JSON
 import Testing
 
@@ -120,13 +121,35 @@ private func refused(
         ("{\"type\":\"t\",\"user_id\":\"u\",\"priority\":\"urgent\"}", .invalidField),
         ("{\"type\":\"t\",\"user_id\":\"u\",\"notification\":\"x\"}", .invalidField),
         ("{\"type\":\"t\",\"user_ids\":[\"u\"]}", .unsupported),
-        ("{\"type\":\"t\",\"to\":{\"fcm_topic\":\"x\"}}", .unsupported),
+        ("{\"type\":\"t\",\"to\":{\"fcm_topic\":\"x y\"}}", .invalidField),
+        ("{\"type\":\"t\",\"to\":{}}", .invalidField),
+        ("{\"type\":\"t\",\"to\":\"x\"}", .invalidField),
+        ("{\"type\":\"t\",\"to\":{\"fcm_topic\":\"x\",\"apns_channel\":\"x\"}}", .invalidField),
+        ("{\"type\":\"t\",\"user_id\":\"u\",\"to\":{\"fcm_topic\":\"x\"}}", .invalidField),
+        ("{\"type\":\"t\",\"only\":{},\"to\":{\"fcm_topic\":\"x\"}}", .invalidField),
+        (
+            "{\"type\":\"t\",\"to\":{\"fcm_topic\":\"x\",\"environment\":\"sandbox\"}}",
+            .invalidField
+        ),
         ("{\"type\":\"t\\u0000\",\"user_id\":\"u\"}", .invalidField),
     ])
     func `poison is refused with its reason`(value: String, code: DeadLetterCode) throws {
         let refusal = try #require(refused(Array(value.utf8)))
         #expect(refusal.code == code)
         #expect(!refusal.reason.isEmpty)
+    }
+
+    @Test func `a broadcast names its target and the rule that it breaks`() throws {
+        let topic = try decode(#"{"type":"t","to":{"fcm_topic":"news"}}"#)
+        #expect(topic.to?.kind == .fcmTopic && topic.to?.name == "news")
+        #expect(topic.to?.environment == GatewayEnvironment.none && topic.resultUserID == nil)
+        let channel = try decode(
+            #"{"type":"t","to":{"apns_channel":"dGVzdA==","environment":"sandbox"}}"#)
+        #expect(channel.to?.environment == .sandbox)
+        let refusal = try #require(
+            refused(Array(#"{"type":"t","to":{"fcm_topic":"/topics/news"}}"#.utf8)))
+        #expect(refusal.reason.hasPrefix("to.fcm_topic: "))
+        #expect(refusal.reason.contains("without /topics/"))
     }
 
     @Test func `poison that is not even text is refused`() {

@@ -171,15 +171,16 @@ final class World {
     /// Registers a device; its token is derived from its name. `extra` are more members of the
     /// record, with a comma in front.
     func register(
-        _ install: String, user: String?, gateway: Gateway = .apns, kind: String = "alert",
+        _ install: String, user: String?, app: String = "shop", gateway: Gateway = .apns,
+        kind: String = "alert",
         registeredAt: Int64 = 1_735_689_600_000, permission: String = "granted",
         extra: String = ""
     ) throws {
         let owner = user.map { "\"\($0)\"" } ?? "null"
-        let key = Array("shop/\(install)\(kind == "alert" ? "" : "/\(kind)")".utf8)
+        let key = Array("\(app)/\(install)\(kind == "alert" ? "" : "/\(kind)")".utf8)
         let value = Array(
             """
-            {"v":1,"app":"shop","install_id":"\(install)","kind":"\(kind)","user_id":\(owner),
+            {"v":1,"app":"\(app)","install_id":"\(install)","kind":"\(kind)","user_id":\(owner),
              "platform":"\(gateway == .apns ? "ios" : "android")","gateway":"\(gateway.rawValue)",
              "environment":"\(gateway == .apns ? "production" : "none")",
              "token":"\(Self.token(of: install, gateway: gateway))","version":\(offset + 1),"registered_at":\(registeredAt),

@@ -259,7 +259,7 @@ import Testing
         (#"{"rules": [{"effect": {}}]}"#, "rules[0].effect: exactly one effect is needed"),
         (
             #"{"rules": [{"service": "apns", "effect": "refuse"}]}"#,
-            "rules[0].service: one of apns-production, apns-sandbox, fcm, oauth, webpush, expo is needed"
+            "rules[0].service: one of apns-production, apns-sandbox, fcm, oauth, webpush, expo, apns-channels, apns-channels-sandbox is needed"
         ),
         (
             #"{"rules": [{"probability": 2, "effect": "refuse"}]}"#,

@@ -38,8 +38,10 @@ internal enum ExplainCommand: Command {
             maximumBytes: configuration.limits.eventBytes,
             takesUserFromSubject: configuration.cloudEvents.userFromSubject)
         let app = summary.app ?? configuration.apps[0].name
-        let devices =
-            if let path = arguments.text("device") {
+        let devices: [DeviceAddress] =
+            if summary.isBroadcast {
+                []
+            } else if let path = arguments.text("device") {
                 try DeviceList.read(path)
             } else {
                 try DeviceList.ask(configuration, app: app, userID: summary.userID)

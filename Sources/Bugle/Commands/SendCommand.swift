@@ -26,20 +26,24 @@ internal enum SendCommand: Command {
             takesUserFromSubject: configuration.cloudEvents.userFromSubject)
         let topic = configuration.kafka.topics.events[0].name
         if !event.isValidation {
-            let unasked = "a real user would be notified"
+            let unasked =
+                event.isBroadcast ? "real users would be notified" : "a real user would be notified"
             // What is on standard input cannot be an answer as well.
             if path == "-", !arguments.has("yes") {
                 throw .usage(unasked + "; say --yes if that is meant")
             }
             try Confirmation.ask(
-                "Send \(event.type.printable) to user \(event.userID.printable)?", arguments,
+                event.isBroadcast
+                    ? "Send \(event.type.printable) to everybody behind its topic or channel?"
+                    : "Send \(event.type.printable) to user \(event.userID.printable)?", arguments,
                 unasked: unasked, refused: "nothing was sent")
         }
         let cluster = try ClusterAccess(configuration)
         guard let count = try cluster.partitionCounts()[topic], count > 0 else {
             throw .failed("\(topic) does not exist; bugle topics apply creates it")
         }
-        let (place, offset) = try publish(file, event.userID, topic, cluster)
+        let (place, offset) = try publish(
+            file, event.isBroadcast ? nil : event.userID, topic, cluster)
         if arguments.has("json") {
             let bytes = ByteWriter()
             var object = JSONObjectWriter(bytes)
@@ -55,12 +59,12 @@ internal enum SendCommand: Command {
     }
 
     private static func publish(
-        _ file: EventFile, _ userID: String, _ topic: String, _ cluster: ClusterAccess
+        _ file: EventFile, _ userID: String?, _ topic: String, _ cluster: ClusterAccess
     ) throws(Failure) -> (TopicPartition, Int64) {
         do throws(KafkaError) {
             let producer = try TopicProducer(cluster.configuration)
             let sent = try producer.sendAndWait(
-                to: topic, key: Array(userID.utf8), value: file.bytes)
+                to: topic, key: userID.map { Array($0.utf8) }, value: file.bytes)
             return (sent.place, sent.offset)
         } catch {
             throw cluster.failure(error, doing: "publish to \(topic)")

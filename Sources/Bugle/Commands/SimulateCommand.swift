@@ -12,7 +12,7 @@ internal enum SimulateCommand: Command {
         + " [--json]"
     static let options: [Option] = [
         .value("state", "DIR", "where keys and certificates go; default a new folder"),
-        .value("port-base", "N", "the first of six ports in a row; default free ones"),
+        .value("port-base", "N", "the first of eight ports in a row; default free ones"),
         .value("faults", "FILE", "what goes wrong, as JSON"),
         .value("journal", "FILE", "append every request that is received, one JSON object a line"),
         .flag("bodies", "the journal keeps what was received too, in base64"),
@@ -24,6 +24,23 @@ internal enum SimulateCommand: Command {
         writes into DIR: ca.pem, AuthKey.p8, service-account.json, vapid.pem, expo-token and
         bugle.apps.json, which is the section apps of a configuration that uses them. All are made anew at each
         start. --json prints the addresses as one line of JSON. SIGTERM or Ctrl-C ends it.
+
+        APNs enforces: POST /3/device/TOKEN and POST /4/broadcasts/apps/BUNDLE; a provider token
+        (ES256, key and team known, at most an hour old, new ones 20 minutes apart, one team and key
+        for each connection, the key's environment) or a client certificate (its topics, its
+        environment); one stream until a token was accepted; no header field twice; the topic with
+        the ending of its push type; priority 1, 5 or 10, of background 5; apns-id, apns-expiration,
+        apns-collapse-id up to 64 bytes; 4,096 bytes, VoIP and channels 5,120; a JSON object.
+        Channels: known in that environment, push type liveactivity, no expiration where nothing is
+        stored; create, list, read and delete with Apple's faults, 10,000 for an app. What APNs takes
+        and then drops (alert with nothing to show, an activity without content-state) the journal
+        counts as advice.
+
+        FCM enforces: the path of a known project; an access token that its own token endpoint issued
+        for it (RS256 assertion, scope, audience, an hour at most, 5 minutes of skew); one target of
+        token, fid, topic and condition; known fields with their types; strings in data, no reserved
+        names; 4,096 bytes, topics and conditions 2,048; ttl up to 28 days; five topics in a
+        condition; https links; labels; a project's quota; no second PING while idle.
 
         Web push endpoints are https://NAME.localhost:PORT/push/ANYTHING, where NAME says whose
         service answers: google, mozilla, apple, windows, other. Enforced are a valid VAPID token
@@ -52,7 +69,7 @@ internal enum SimulateCommand: Command {
         if let path = arguments.text("faults") { options.faults = try plan(path) }
         if arguments.has("strict") { options.unknownTokens = .malformed }
         if arguments.has("bodies") { options.journal = .full(bodies: true) }
-        if let base = try arguments.integer("port-base", in: 1...65_530) {
+        if let base = try arguments.integer("port-base", in: 1...65_528) {
             for (index, service) in SimulatedService.allCases.enumerated() {
                 options.ports[service] = UInt16(base + index)
             }
@@ -94,6 +111,8 @@ internal enum SimulateCommand: Command {
         var object = JSONObjectWriter(bytes)
         object.string("apns_production", simulator.address(of: .apnsProduction))
         object.string("apns_sandbox", simulator.address(of: .apnsSandbox))
+        object.string("apns_channels", simulator.address(of: .apnsChannels))
+        object.string("apns_channels_sandbox", simulator.address(of: .apnsChannelsSandbox))
         object.string("fcm", simulator.address(of: .fcm))
         object.string("token_endpoint", simulator.tokenURI)
         object.string("webpush", simulator.endpoint(of: ""))
@@ -110,6 +129,8 @@ internal enum SimulateCommand: Command {
         [
             "APNs production  \(simulator.address(of: .apnsProduction))",
             "APNs sandbox     \(simulator.address(of: .apnsSandbox))",
+            "APNs channels    \(simulator.address(of: .apnsChannels)), sandbox "
+                + simulator.address(of: .apnsChannelsSandbox),
             "FCM              \(simulator.address(of: .fcm))",
             "FCM tokens       \(simulator.tokenURI)",
             "web push         \(simulator.endpoint(of: "ID")), also google, mozilla, apple and "

@@ -29,7 +29,7 @@ internal enum ValidateCommand: Command {
             var object = JSONObjectWriter(bytes)
             object.bool("valid", true)
             object.string("type", summary.type)
-            object.string("user_id", summary.userID)
+            object.string("user_id", orNull: summary.isBroadcast ? nil : summary.userID)
             object.string("app", orNull: summary.app)
             object.bool("has_content", summary.hasContent)
             object.end()

@@ -78,6 +78,8 @@ internal struct GatewayFiles {
         var endpoints = JSONObjectWriter(bytes)
         endpoints.string("production", simulator.address(of: .apnsProduction))
         endpoints.string("sandbox", simulator.address(of: .apnsSandbox))
+        endpoints.string("channels", simulator.address(of: .apnsChannels))
+        endpoints.string("channels_sandbox", simulator.address(of: .apnsChannelsSandbox))
         endpoints.end()
         apns.string("ca_file", authority(folder))
         apns.end()

@@ -23,6 +23,7 @@ extension Configuration {
         ]
         for app in apps {
             files.append(("apps.\(app.name).apns.ca_file", app.apns?.caFile))
+            files.append(("apps.\(app.name).apns.cert_file", app.apns?.certificateFile))
             files.append(("apps.\(app.name).fcm.ca_file", app.fcm?.caFile))
             files.append(("apps.\(app.name).webpush.ca_file", app.webPush?.caFile))
         }

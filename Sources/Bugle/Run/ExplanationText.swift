@@ -1,6 +1,7 @@
 // An explanation as lines for a person and as JSON for a machine.
 
 internal import Base
+internal import Gateways
 internal import JSON
 internal import Pipeline
 
@@ -8,7 +9,7 @@ internal enum ExplanationText {
     /// Lines for a person.
     static func lines(_ explanation: Explanation) -> [String] {
         var lines = [
-            "event     \(explanation.type.printable) for \(explanation.userID.printable)"
+            "event     \(explanation.type.printable) for \(audience(of: explanation))"
                 + " in \(explanation.app)",
             "route     \(explanation.route ?? "none") (\(explanation.choice))",
             "kind      \(explanation.kind?.rawValue ?? "as its content says"), priority"
@@ -58,6 +59,11 @@ internal enum ExplanationText {
         return lines
     }
 
+    private static func audience(of explanation: Explanation) -> String {
+        explanation.to.map { "\($0.kind.rawValue) \($0.name.printable)" }
+            ?? explanation.userID?.printable ?? ""
+    }
+
     private static func lines(_ target: Explanation.Target) -> [String] {
         let place = [
             target.gateway.rawValue, target.environment.rawValue, target.platform,
@@ -86,7 +92,7 @@ internal enum ExplanationText {
         let bytes = ByteWriter()
         var object = JSONObjectWriter(bytes)
         object.string("type", explanation.type)
-        object.string("user_id", explanation.userID)
+        object.string("user_id", orNull: explanation.userID)
         object.string("app", explanation.app)
         object.string("route", orNull: explanation.route)
         object.string("choice", explanation.choice)

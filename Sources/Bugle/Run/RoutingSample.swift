@@ -83,6 +83,7 @@ internal struct RoutingSample {
                     at: SystemTime.shared.wall)
             else { return }
             records += 1
+            if event.isBroadcast { return }
             let user = Array(event.userID.utf8)
             let isKeyed = record.key.map { $0.elementsEqual(user) } ?? false
             let isHome = user.withUnsafeBytes {

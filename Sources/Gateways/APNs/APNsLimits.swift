@@ -9,10 +9,16 @@ public enum APNsLimits {
     public static let payloadBytesVoIP = 5120
     /// The largest payload of every other push to a device, in bytes.
     public static let payloadBytes = 4096
+    /// The largest payload of a push to a channel, in bytes.
+    public static let payloadBytesBroadcast = 5120
+    /// The longest channel id that is sent, in bytes: Apple names no length.
+    public static let channelIDBytes = 255
     /// The longest collapse id, in bytes.
     public static let collapseIDBytes = 64
     /// The longest topic that is sent, in bytes.
     public static let topicBytes = 255
+    /// How long a channel stores its newest message at most.
+    public static let channelStorage = TimeSpan.hours(8)
     /// How long APNs stores a notification at most.
     public static let storage = TimeSpan.seconds(30 * 86_400)
 

@@ -15,6 +15,15 @@ internal struct APNsOverride {
     private static let headers =
         "apns-push-type, apns-priority, apns-collapse-id and apns-expiration"
 
+    /// What the fields may say, for a refusal.
+    private static let values = [
+        "apns-push-type": "must be one of "
+            + APNsPushType.allCases.map(\.rawValue).joined(separator: ", "),
+        "apns-priority": "must be 1, 5 or 10",
+        "apns-collapse-id": "must have a text of at least one byte",
+        "apns-expiration": "must be seconds since 1970, or 0",
+    ]
+
     /// Reads an override; nil with a problem when a header field is unknown or has a wrong value.
     init(_ override: JSONValue) throws(ContentError) {
         if let aps = override["aps"] {
@@ -49,46 +58,9 @@ internal struct APNsOverride {
                 problem: "has a member that cannot be set; \(Self.headers) can")
         }
         guard fits else {
-            throw ContentError(field: "apns.headers.\(name)", problem: "has no possible value")
-        }
-    }
-}
-
-/// Whether a payload fits its push type, as APNs would judge: asked of payloads that an override
-/// had a hand in.
-internal enum APNsPayloadCheck {
-    /// What is wrong, or nil.
-    static func problem(
-        with payload: JSONValue, as type: APNsPushType, _ priority: APNsPriority
-    ) -> String? {
-        if type == .background, priority != .considerPower {
-            return "push type background needs priority 5"
-        }
-        guard type != .mdm else { return nil }
-        guard let aps = payload["aps"], aps.isObject else { return "the payload has no aps object" }
-        switch type {
-        case .background:
-            if aps["alert"] != nil || aps["sound"] != nil || aps["badge"] != nil {
-                return "push type background cannot have alert, sound or badge"
-            }
-            return aps["content-available"] == nil
-                ? "push type background needs content-available" : nil
-        case .liveactivity:
-            guard let event = aps["event"]?.string, aps["timestamp"]?.int64 != nil else {
-                return "push type liveactivity needs event and timestamp in aps"
-            }
-            if event != "end", aps["content-state"]?.isObject != true {
-                return "push type liveactivity needs content-state in aps"
-            }
-            let startsWhole =
-                aps["attributes-type"] != nil && aps["attributes"] != nil && aps["alert"] != nil
-            return event == "start" && !startsWhole
-                ? "a live activity starts with attributes-type, attributes and alert" : nil
-        case .alert:
-            return aps["alert"] == nil && aps["sound"] == nil && aps["badge"] == nil
-                ? "push type alert needs alert, sound or badge" : nil
-        default:
-            return nil
+            throw ContentError(
+                field: "apns.headers.\(name)", problem: Self.values[name] ?? "has no possible value"
+            )
         }
     }
 }

@@ -28,8 +28,8 @@ public struct APNsSettings: Sendable {
 ///
 /// Loop-confined: it keeps scratch memory between calls.
 public final class APNsRenderer {
-    private let settings: APNsSettings
-    private let topic: Topic
+    let settings: APNsSettings
+    let topic: Topic
     private let scratch = ByteWriter(capacity: 1024)
     @exclusivity(unchecked) private var heads: [Head] = []
     private lazy var parser = JSONParser(maximumBytes: 1 << 20)
@@ -51,6 +51,9 @@ public final class APNsRenderer {
             request.reset()
             return .expired
         }
+        if target.broadcast != nil {
+            return renderBroadcast(content, to: target, authorization, into: request)
+        }
         if let shared = content.shared, shared.serves(self, target, authorization) {
             return repeating(shared, content, target, request)
         }
@@ -58,6 +61,7 @@ public final class APNsRenderer {
         var plan: Plan
         do throws(ContentError) {
             plan = try self.plan(content, target)
+            plan.usesCertificate = authorization == nil
         } catch {
             return .rejected(reason: .invalidContent, detail: error.description)
         }
@@ -69,9 +73,9 @@ public final class APNsRenderer {
         let idFieldOffset = request.fieldBytes.count
         writeTail(content, &plan, request)
         let pathOffset = request.fieldBytes.count
-        guard Self.setPath(of: request, to: target.token) else {
+        guard APNsDevicePath.set(of: request, to: target.token) else {
             request.reset()
-            return .malformedToken(detail: Self.tokenProblem(target.token))
+            return .malformedToken(detail: APNsDevicePath.problem(with: target.token))
         }
         if let refusal = writeBody(content, &plan, request) {
             request.reset()
@@ -95,9 +99,9 @@ public final class APNsRenderer {
         _ target: borrowing PushTarget, _ request: OutboundRequest
     ) -> Rendering {
         request.copy(shared.request)
-        guard Self.setPath(of: request, to: target.token) else {
+        guard APNsDevicePath.set(of: request, to: target.token) else {
             request.reset()
-            return .malformedToken(detail: Self.tokenProblem(target.token))
+            return .malformedToken(detail: APNsDevicePath.problem(with: target.token))
         }
         request.fieldBytes.overwrite(at: shared.idFieldOffset, uuid: content.messageID)
         request.body.overwrite(at: shared.idOffset, uuid: content.messageID)
@@ -105,7 +109,7 @@ public final class APNsRenderer {
     }
 
     /// A topic with what a request wants to know of it.
-    private struct Topic {
+    struct Topic {
         let text: String
         let isHeaderText: Bool
         let isForCalls: Bool
@@ -120,12 +124,15 @@ public final class APNsRenderer {
     }
 
     /// What was decided about a push before anything is written.
-    private struct Plan {
+    struct Plan {
         var type: APNsPushType
         var priority: APNsPriority
         var topic: Topic
         var override: APNsOverride?
         var notes = RenderingNotes()
+        var expiration: Int64?
+        var isBroadcast = false
+        var usesCertificate = false
     }
 
     private func plan(
@@ -194,8 +201,6 @@ public final class APNsRenderer {
 
     /// Heads that are kept, the newest ones.
     private static let headsMax = 8
-    /// Where among the fields the path stands: behind the other pseudo-header fields.
-    private static let pathField = 3
 
     private func writeHead(
         _ environment: GatewayEnvironment, _ plan: borrowing Plan,
@@ -228,7 +233,8 @@ public final class APNsRenderer {
         var offset = request.fieldBytes.count
         request.fieldBytes.append(uuid: content.messageID)
         request.add("apns-id", from: offset, .neverIndexed)
-        if let expiration = expiration(content, &plan) {
+        plan.expiration = expiration(content, &plan)
+        if let expiration = plan.expiration {
             offset = request.fieldBytes.count
             request.fieldBytes.append(decimal: expiration)
             request.add("apns-expiration", from: offset, .neverIndexed)
@@ -252,74 +258,10 @@ public final class APNsRenderer {
         return content.expiry(within: APNsLimits.storage, &plan.notes)?.seconds
     }
 
-    /// Sets the path to a token's; false when that is no token.
-    private static func setPath(
-        of request: OutboundRequest, to token: UnsafeRawBufferPointer
-    ) -> Bool {
-        let offset = request.fieldBytes.count
-        guard writePath(token, to: request.fieldBytes) else { return false }
-        request.replace(pathField, from: offset)
-        return true
-    }
-
-    /// Writes the path with the token in lower case; false when it is not hex of an even length.
-    private static func writePath(
-        _ token: UnsafeRawBufferPointer, to writer: ByteWriter
-    ) -> Bool {
-        guard (2...APNsLimits.tokenDigitsMax).contains(token.count), token.count % 2 == 0 else {
-            return false
-        }
-        writer.append("/3/device/")
-        var isHex = true
-        writer.appendUninitialized(token.count) { target in
-            var index = 0
-            while index + 8 <= token.count {
-                let digits = token.loadUnaligned(fromByteOffset: index, as: UInt64.self)
-                isHex = isHex && areHex(digits)
-                target.storeBytes(
-                    of: digits | 0x2020_2020_2020_2020, toByteOffset: index, as: UInt64.self)
-                index += 8
-            }
-            while index < token.count {
-                isHex = isHex && Hex.value(token[index]) != nil
-                target[index] = token[index] | 0x20
-                index += 1
-            }
-            return token.count
-        }
-        return isHex
-    }
-
-    /// Whether eight bytes are hex digits of either case, all at once.
-    ///
-    /// Adding `0x80 - n` to a byte below 0x80 sets its highest bit if the byte is `n` or more. The
-    /// bit of 0x20 makes capital letters small, and is set in the digits of a number anyway.
-    private static func areHex(_ bytes: UInt64) -> Bool {
-        func atLeast(_ bound: UInt64, _ bytes: UInt64) -> UInt64 {
-            bytes &+ (0x80 &- bound) &* 0x0101_0101_0101_0101
-        }
-        let highest: UInt64 = 0x8080_8080_8080_8080
-        guard bytes & highest == 0 else { return false }
-        let lower = bytes | 0x2020_2020_2020_2020
-        let isDigit = atLeast(0x30, bytes) & ~atLeast(0x3A, bytes)
-        let isLetter = atLeast(0x61, lower) & ~atLeast(0x67, lower)
-        return (isDigit | isLetter) & highest == highest
-    }
-
-    private static func tokenProblem(_ token: UnsafeRawBufferPointer) -> String {
-        if token.isEmpty { return "the token is empty" }
-        if token.count > APNsLimits.tokenDigitsMax {
-            return "the token has \(token.count) characters, too many for a device token"
-        }
-        return token.count % 2 == 0 || token.contains { Hex.value($0) == nil }
-            ? "the token has characters that are not hex digits"
-            : "the token has an odd number of hex digits"
-    }
-
     // MARK: Body
 
     /// Writes the body; what it returns stands in the way of sending it.
-    private func writeBody(
+    func writeBody(
         _ content: borrowing PushContent, _ plan: inout Plan, _ request: OutboundRequest
     ) -> Rendering? {
         if let patch = content.apns {
@@ -330,9 +272,11 @@ public final class APNsRenderer {
                     try parser.parse(scratch.bytes), patchedWith: patch,
                     except: ["headers", PayloadBlock.key], to: request.body)
                 let merged = try parser.parse(request.body.bytes)
-                if let problem = APNsPayloadCheck.problem(
-                    with: merged, as: plan.type, plan.priority)
-                {
+                let push = APNsPush(
+                    type: plan.type, priority: plan.priority, expiration: plan.expiration,
+                    topic: plan.topic.text, isBroadcast: plan.isBroadcast,
+                    usesCertificate: plan.usesCertificate, payload: merged)
+                if let problem = APNsRule.problem(with: push) {
                     return .rejected(reason: .invalidContent, detail: problem)
                 }
             } catch {
@@ -340,6 +284,12 @@ public final class APNsRenderer {
             }
         } else {
             writeShared(content, &plan, to: request.body)
+            if plan.type == .location, plan.usesCertificate {
+                return .rejected(
+                    reason: .invalidContent,
+                    detail: "rule location-token: push type location needs a provider token, not a "
+                        + "certificate")
+            }
             if plan.type == .liveactivity || plan.type == .mdm && content.data == nil {
                 return .rejected(
                     reason: .invalidContent,
@@ -347,7 +297,8 @@ public final class APNsRenderer {
             }
         }
         let count = request.body.count
-        let limit = plan.type.payloadBytesMax
+        let limit =
+            plan.isBroadcast ? APNsLimits.payloadBytesBroadcast : plan.type.payloadBytesMax
         return count <= limit ? nil : .tooLarge(bytes: count, limit: limit)
     }
 

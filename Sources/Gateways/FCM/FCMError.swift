@@ -42,6 +42,9 @@ internal struct FCMError {
             code = Self.text(entry, "errorCode", "error_code") ?? code
         } else if type.hasSuffix(".ApnsError") {
             apnsReason = entry["reason"]?.string.flatMap { Reason(gatewayCode: $0) } ?? apnsReason
+            if let told = entry["reason"]?.string {
+                detail = AnswerDetail.clean("\(detail) (APNs: \(told))")
+            }
         } else if type.hasSuffix(".BadRequest") {
             let violations = entry["fieldViolations"] ?? entry["field_violations"]
             violations?.forEachElement { violation in

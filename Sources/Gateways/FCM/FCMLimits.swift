@@ -6,6 +6,16 @@ public enum FCMLimits {
     public static let tokenBytesMax = 4096
     /// The largest payload: keys and values of the data and the texts of the notification.
     public static let payloadBytes = 4096
+    /// The same of a message to a topic or a condition (FCM's error page; guides name more).
+    public static let broadcastPayloadBytes = 2048
+    /// The longest name of a topic, in bytes: Google names no limit.
+    public static let topicNameBytes = 900
+    /// The longest condition, in bytes: ours.
+    public static let conditionBytes = 5000
+    /// Topics in a condition.
+    public static let conditionTopics = 5
+    /// Parentheses inside each other in a condition: ours; five topics need no more than four.
+    public static let conditionDepth = 16
     /// How long FCM stores a message at most.
     public static let storage = TimeSpan.seconds(2_419_200)
 

@@ -27,6 +27,8 @@ public final class FCMRenderer {
     private let scratch = ByteWriter(capacity: 1024)
     private let merging = ByteWriter(capacity: 1024)
     private lazy var parser = JSONParser(maximumBytes: 1 << 20)
+    /// What is wrong with the message that is being built.
+    private var problem: String?
 
     /// A renderer for one project.
     public init(_ settings: FCMSettings) {
@@ -43,7 +45,7 @@ public final class FCMRenderer {
     ) -> Rendering {
         request.reset()
         if content.isOver { return .expired }
-        guard Self.isToken(target.token) else {
+        guard target.broadcast != nil || Self.isToken(target.token) else {
             return .malformedToken(
                 detail: target.token.isEmpty
                     ? "the token is empty"
@@ -56,10 +58,17 @@ public final class FCMRenderer {
         request.add("authorization", .neverIndexed) { $0.append(authorization.header) }
         request.add("content-type", "application/json")
         var notes = RenderingNotes()
+        problem = nil
         let payloadBytes = writeBody(content, target, &notes, to: request.body)
-        guard payloadBytes <= FCMLimits.payloadBytes else {
+        if let problem {
             request.reset()
-            return .tooLarge(bytes: payloadBytes, limit: FCMLimits.payloadBytes)
+            return .rejected(reason: .invalidContent, detail: problem)
+        }
+        let limit =
+            target.broadcast == nil ? FCMLimits.payloadBytes : FCMLimits.broadcastPayloadBytes
+        guard payloadBytes <= limit else {
+            request.reset()
+            return .tooLarge(bytes: payloadBytes, limit: limit)
         }
         return .request(notes)
     }
@@ -102,10 +111,20 @@ public final class FCMRenderer {
         "token", "fid", "topic", "condition", "name", "data",
     ]
 
-    /// How many bytes of notification text the message has after merging.
+    /// Which of the message's addresses the target's name is: exactly one is set.
+    private static func addressField(_ target: borrowing PushTarget) -> StaticString {
+        switch target.broadcast {
+        case .fcmTopic: "topic"
+        case .fcmCondition: "condition"
+        case .apnsChannel, nil: target.isInstallation ? "fid" : "token"
+        }
+    }
+
+    /// How many bytes of notification text the message has after merging; looks at its rules.
     private func mergedTextBytes(in body: ByteWriter, from start: Int) -> Int {
         let bytes = UnsafeRawBufferPointer(rebasing: body.bytes[start...])
         guard let merged = try? parser.parse(bytes) else { return bytes.count }
+        problem = FCMFieldRule.problem(with: merged)
         return Self.textBytes(of: merged["notification"])
     }
 
@@ -135,7 +154,7 @@ public final class FCMRenderer {
     ) -> Int {
         let isShownByApp = isShownByApp(content, target)
         var message = JSONObjectWriter(writer)
-        message.string("token", target.token)
+        message.string(Self.addressField(target), target.token)
         if content.notification?.fcmTextBytes != nil, !isShownByApp {
             message.name("notification")
             writeNotification(content, to: writer)
@@ -151,7 +170,10 @@ public final class FCMRenderer {
         let expiry = content.expiry(within: FCMLimits.storage, &notes)
         let lifeSeconds =
             content.storesNothing ? 0 : expiry.map { ($0 - content.now).millis / 1000 }
-        if target.isAndroidOrUnknown {
+        // An override for the newer Android fields stands for all of the older ones.
+        let hasNewer =
+            content.fcm.map { $0["android_v2"] != nil || $0["androidV2"] != nil } ?? false
+        if target.isAndroidOrUnknown, !hasNewer {
             message.name("android")
             writeAndroid(content, lifeSeconds, isShownByApp: isShownByApp, to: writer)
             if isUrgent(content), isShownByApp || !content.isVisible { notes.insert(.wakesUnseen) }

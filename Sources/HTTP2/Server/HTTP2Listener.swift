@@ -46,10 +46,12 @@ public final class HTTP2Listener {
     private let readBuffer = UnsafeMutableRawBufferPointer.allocate(
         byteCount: ServerLimits.readBytes, alignment: 16)
 
-    /// Listens on an address with a certificate and its key (PEM); port 0 takes a free one.
+    /// Listens on an address with a certificate and its key (PEM); port 0 takes a free one. With an
+    /// authority clients are asked for a certificate of it.
     public init(
         loop: EventLoop, host: String = "127.0.0.1", port: UInt16 = 0, certificatePEM: String,
-        keyPEM: String, options: ServerOptions = ServerOptions(),
+        keyPEM: String, clientAuthorityPEM: String? = nil,
+        options: ServerOptions = ServerOptions(),
         delegate: any ServerConnectionDelegate
     ) throws(ListenError) {
         self.loop = loop
@@ -57,7 +59,8 @@ public final class HTTP2Listener {
         self.delegate = delegate
         do {
             context = try TLSContext.server(
-                certificatePEM: certificatePEM, keyPEM: keyPEM, alpn: ["h2"])
+                certificatePEM: certificatePEM, keyPEM: keyPEM, alpn: ["h2"],
+                clientAuthorityPEM: clientAuthorityPEM)
             otherContext = try TLSContext.server(
                 certificatePEM: certificatePEM, keyPEM: keyPEM, alpn: ["http/1.1"])
         } catch { throw ListenError.tls(error) }

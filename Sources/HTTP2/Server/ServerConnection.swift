@@ -3,7 +3,7 @@
 // each of the ways gateways and middleboxes were seen to.
 
 public import Base
-internal import Crypto
+public import Crypto
 public import EventLoop
 
 /// Receives what happens on server connections, on their loop's thread.
@@ -47,6 +47,9 @@ public final class ServerConnection {
 
     /// When the last request was complete, or the connection was accepted.
     public private(set) var lastRequestAt: MonotonicTime
+
+    /// The push certificate that the client has shown; nil without one.
+    public private(set) var clientCertificate: PushCertificate?
 
     /// Whether the socket is closed.
     public var isClosed: Bool { phase == .closed }
@@ -185,6 +188,7 @@ extension ServerConnection: ReadinessHandler, TurnEndHandler {
     private func continueHandshake() {
         switch tls.handshake() {
         case .done:
+            clientCertificate = tls.peerPushCertificate
             phase = tls.negotiatedProtocol == "h2" ? .open : .speaksOther
             if let registration { loop.modify(registration, .read) }
             guard phase == .open else { return }

@@ -11,6 +11,9 @@ struct APNsHeaders {
     var expiration: ServerRequest.Field?
     var collapseID: ServerRequest.Field?
     var requestID: ServerRequest.Field?
+    var channelID: ServerRequest.Field?
+    /// `apns-request-id`, which broadcasts and channels have in place of `apns-id`.
+    var broadcastID: ServerRequest.Field?
     private(set) var hasDuplicates = false
 
     /// No fields at all.
@@ -37,6 +40,10 @@ struct APNsHeaders {
                 set(\.collapseID, field)
             } else if name.spells("apns-id") {
                 set(\.requestID, field)
+            } else if name.spells("apns-channel-id") {
+                set(\.channelID, field)
+            } else if name.spells("apns-request-id") {
+                set(\.broadcastID, field)
             }
         }
     }

@@ -14,11 +14,14 @@ final class APNsJudge: Judge {
     private let tokens: ProviderTokenCheck
     private let loop: EventLoop
     private let readsMessageIDs: Bool
+    private let broadcasts: APNsBroadcastJudge
     private let parser = JSONParser()
 
     // What `read` found, for `judge`.
     private var headers = APNsHeaders()
     private var payload: JSONValue?
+    /// The bundle id when the request is for a channel.
+    private var broadcastApp: String?
 
     init(
         environment: GatewayEnvironment, facts: GatewayFacts, environmentReason: APNsReason,
@@ -28,6 +31,7 @@ final class APNsJudge: Judge {
         self.facts = facts
         self.loop = loop
         self.readsMessageIDs = readsMessageIDs
+        broadcasts = APNsBroadcastJudge(environment: environment, facts: facts)
         tokens = ProviderTokenCheck(
             facts: facts, environment: environment, environmentReason: environmentReason)
     }
@@ -44,7 +48,12 @@ final class APNsJudge: Judge {
         func text(_ field: ServerRequest.Field?) -> String? {
             field.map { request.value(of: $0).text }
         }
-        subject.requestID = text(headers.requestID)
+        broadcastApp = headers.path.flatMap {
+            APNsBroadcastJudge.bundleID(in: request.value(of: $0))
+        }
+        if broadcastApp != nil { subject.token = text(headers.channelID) ?? "" }
+        subject.requestID = text(
+            broadcastApp == nil ? headers.requestID : headers.broadcastID)
         subject.topic = text(headers.topic)
         guard readsMessageIDs else { return subject }
         subject.messageID = payload?["bugle"]?["id"]?.string
@@ -57,26 +66,38 @@ final class APNsJudge: Judge {
     func judge(
         _ request: ServerRequest, _ subject: RequestSubject, on connection: ServerConnection
     ) -> Judgement {
-        guard let state = connection.state as? APNsConnectionState else {
-            return refuse(.internalServerError, subject)
-        }
-        if let reason = faultOfTarget(request, subject) { return refuse(reason, subject) }
+        if let reason = faultOfTarget(request) { return refuse(reason, subject) }
         if headers.hasDuplicates { return refuse(.duplicateHeaders, subject) }
         let authorization = headers.authorization.map { request.value(of: $0) }
-        if let reason = tokens.refusal(of: authorization, state, at: loop.wall) {
-            return refuse(reason, subject)
+        let sender: APNsSender
+        switch tokens.sender(of: authorization, on: connection, at: loop.wall) {
+        case .success(let value): sender = value
+        case .failure(let fault): return refuse(fault.reason, subject)
         }
-        guard case .good(let credential) = state.verdict else {
-            return refuse(.invalidProviderToken, subject)
+        if let broadcastApp {
+            let fault = broadcasts.fault(
+                of: request, headers, payload, bundleID: broadcastApp, sender: sender)
+            if let fault { return refuse(fault, subject) }
+            var judgement = accept(subject)
+            judgement.advisory = payload.flatMap {
+                $0["aps"]?["event"]?.string == "start"
+                    ? "a channel was told to start"
+                    : APNsAdvice.advisory(on: $0, .liveactivity, request.body)
+            }
+            return judgement
         }
         let type: APNsPushType?
         switch pushType(request) {
         case .success(let value): type = value
         case .failure(let fault): return refuse(fault.reason, subject)
         }
-        guard let topicText = subject.topic else { return refuse(.missingTopic, subject) }
+        guard let topicText = subject.topic ?? sender.defaultTopic else {
+            return refuse(.missingTopic, subject)
+        }
         guard let topic = APNsTopic(topicText) else { return refuse(.badTopic, subject) }
-        if let reason = faultOfTopic(topic, type, credential) { return refuse(reason, subject) }
+        if let reason = faultOfTopic(topic, topicText, type, sender) {
+            return refuse(reason, subject)
+        }
         if let reason = faultOfFields(request, type) { return refuse(reason, subject) }
         if let reason = faultOfPayload(request, type) { return refuse(reason, subject) }
         if let refusal = faultOfToken(subject, topic) { return refusal }
@@ -99,13 +120,12 @@ extension APNsJudge {
         return UnsafeRawBufferPointer(rebasing: path[(length + 1)...])
     }
 
-    private func faultOfTarget(
-        _ request: ServerRequest, _ subject: RequestSubject
-    ) -> APNsReason? {
+    private func faultOfTarget(_ request: ServerRequest) -> APNsReason? {
         guard let method = headers.method, request.value(of: method).spells("POST") else {
             return .methodNotAllowed
         }
         guard let path = headers.path.map({ request.value(of: $0) }) else { return .badPath }
+        if broadcastApp != nil { return nil }
         if path.spells(Self.pathPrefix) || path.spells("/3/device/") { return .missingDeviceToken }
         guard let token = Self.token(in: path), !token.contains(UInt8(ascii: "/")) else {
             return .badPath
@@ -122,9 +142,9 @@ extension APNsJudge {
     }
 
     private func faultOfTopic(
-        _ topic: APNsTopic, _ type: APNsPushType?, _ credential: ProviderToken
+        _ topic: APNsTopic, _ text: String, _ type: APNsPushType?, _ sender: APNsSender
     ) -> APNsReason? {
-        guard facts.mayUse(bundleID: topic.bundleID, teamID: credential.teamID) else {
+        guard sender.mayUse(text, bundleID: topic.bundleID, facts: facts) else {
             return .topicDisallowed
         }
         return type.flatMap { topic.fault(for: $0) }
@@ -198,8 +218,10 @@ extension APNsJudge {
 
 // The answers.
 extension APNsJudge {
+    private var idField: String { broadcastApp == nil ? "apns-id" : "apns-request-id" }
+
     private func accept(_ subject: RequestSubject) -> Judgement {
-        var fields = [ServerField("apns-id", subject.requestID ?? newID())]
+        var fields = [ServerField(idField, subject.requestID ?? newID())]
         if environment == .sandbox { fields.append(ServerField("apns-unique-id", newID())) }
         return Judgement(response: ServerResponse(status: 200, fields: fields))
     }
@@ -217,7 +239,7 @@ extension APNsJudge {
         var body = "{\"reason\":\"\(reason)\""
         if let timestamp { body += ",\"timestamp\":\(timestamp.value)" }
         body += "}"
-        var fields = [ServerField("apns-id", echo(subject))]
+        var fields = [ServerField(idField, echo(subject))]
         if !extra.contains(where: { $0.name == "content-type" }) {
             fields.append(ServerField("content-type", "application/json"))
         }
@@ -248,7 +270,7 @@ extension APNsJudge {
                 status: fault.status, fault.reason, subject, timestamp: timestamp,
                 fields: fault.fields)
         }
-        let fields = [ServerField("apns-id", echo(subject))] + fault.fields
+        let fields = [ServerField(idField, echo(subject))] + fault.fields
         return Judgement(
             response: ServerResponse(
                 status: fault.status, fields: fields, text: fault.body ?? ""),

@@ -1,4 +1,4 @@
-/// The reasons of `/3/device`, each with its status.
+/// The reasons of `/3/device`, of broadcasts and of channels, each with its status.
 enum APNsReason: String, CaseIterable {
     case badCollapseID = "BadCollapseId"
     case badDeviceToken = "BadDeviceToken"
@@ -17,6 +17,14 @@ enum APNsReason: String, CaseIterable {
     /// Documented for broadcasts only; for `/3/device` the documents name no reason for a body that
     /// is not JSON.
     case badRequestPayload = "BadRequestPayload"
+    case featureNotEnabled = "FeatureNotEnabled"
+    case missingChannelID = "MissingChannelId"
+    case badChannelID = "BadChannelId"
+    case channelNotRegistered = "ChannelNotRegistered"
+    case badRequestParams = "BadRequestParams"
+    case missingPushType = "MissingPushType"
+    case cannotCreateChannelConfig = "CannotCreateChannelConfig"
+    case topicMismatch = "TopicMismatch"
     case badCertificate = "BadCertificate"
     case badCertificateEnvironment = "BadCertificateEnvironment"
     case expiredProviderToken = "ExpiredProviderToken"
@@ -41,7 +49,7 @@ enum APNsReason: String, CaseIterable {
         switch self {
         case .badCertificate, .badCertificateEnvironment, .expiredProviderToken, .forbidden,
             .invalidProviderToken, .missingProviderToken, .unrelatedKeyID, .badEnvironmentKey,
-            .badEnvironmentKeyID:
+            .badEnvironmentKeyID, .topicMismatch:
             403
         case .badPath: 404
         case .methodNotAllowed: 405

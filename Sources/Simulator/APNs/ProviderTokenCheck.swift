@@ -1,5 +1,6 @@
 internal import Base
 internal import Crypto
+internal import HTTP2
 internal import JSON
 
 /// A provider token whose form, key and signature were found good.
@@ -58,6 +59,29 @@ final class ProviderTokenCheck {
         self.facts = facts
         self.environment = environment
         self.environmentReason = environmentReason
+    }
+
+    /// Who has sent a request over a connection, or why nobody may.
+    func sender(
+        of authorization: UnsafeRawBufferPointer?, on connection: ServerConnection,
+        at now: UnixMillis
+    ) -> Result<APNsSender, APNsFault> {
+        if let certificate = connection.clientCertificate {
+            let isElsewhere = certificate.isForSandboxOnly && environment != .sandbox
+            return isElsewhere
+                ? .failure(APNsFault(reason: .badCertificateEnvironment))
+                : .success(.certificate(certificate))
+        }
+        guard let state = connection.state as? APNsConnectionState else {
+            return .failure(APNsFault(reason: .internalServerError))
+        }
+        if let reason = refusal(of: authorization, state, at: now) {
+            return .failure(APNsFault(reason: reason))
+        }
+        guard case .good(let token) = state.verdict else {
+            return .failure(APNsFault(reason: .invalidProviderToken))
+        }
+        return .success(.team(token.teamID))
     }
 
     /// The reason to refuse the request's credential, or nil.

@@ -44,8 +44,23 @@ struct APNsToken: Sendable {
     var state: APNsTokenState
 }
 
+/// A broadcast channel as APNs knows it.
+struct APNsChannel: Sendable {
+    var bundleID: String
+    var environment: GatewayEnvironment
+    /// 0: nothing is stored; 1: the newest message is.
+    var storagePolicy: Int
+}
+
 /// Everything APNs knows.
 struct APNsFacts: Sendable {
+    /// Channels by their id.
+    var channels: [String: APNsChannel] = [:]
+    /// Channels made so far; ids are made of it.
+    var channelsMade: UInt64 = 0
+    /// Bundle ids whose broadcast capability is off.
+    var withoutBroadcasts: Set<String> = []
+
     var keys: [String: APNsKey] = [:]
     /// Bundle ids by team; a team without an entry may use any.
     var bundleIDs: [String: Set<String>] = [:]

@@ -38,6 +38,10 @@ public final class GatewayFacts: Sendable {
 
 // APNs.
 extension GatewayFacts {
+    func withAPNs<Value: Sendable>(_ body: (inout sending APNsFacts) -> sending Value) -> Value {
+        state.withLock { body(&$0.apns) }
+    }
+
     /// Registers a team's signing key, for the environments it is restricted to.
     public func addAPNsKey(
         teamID: String, keyID: String, _ key: VerifyingKey,

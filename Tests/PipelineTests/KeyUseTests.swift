@@ -1,0 +1,36 @@
+import Base
+import Telemetry
+import Testing
+
+@testable import Pipeline
+
+@Suite struct `Subscriptions on a VAPID key` {
+    private let start = MonotonicTime(nanos: 0)
+
+    @Test func `are counted once, and forgotten within a day`() {
+        let gauge = MetricsRegistry().gauge("bugle_test", help: "A number.")
+        var use = KeyUse(gauge, at: start)
+        for name in [1, 2, 1, 3] as [UInt64] { use.used(name, at: start) }
+        #expect(gauge.value == 3)
+        // The next half day: those of the one before still count, once.
+        let later = start + KeyUse.period
+        use.used(1, at: later)
+        use.used(4, at: later)
+        #expect(gauge.value == 4)
+        // The half day after that knows 1 and 4 alone.
+        use.used(5, at: later + KeyUse.period)
+        #expect(gauge.value == 3)
+        // After a long silence nothing of before is left.
+        use.used(6, at: later + KeyUse.period * 5)
+        #expect(gauge.value == 1)
+        use.end()
+        #expect(gauge.value == 0)
+    }
+
+    @Test func `are bounded`() {
+        let gauge = MetricsRegistry().gauge("bugle_test", help: "A number.")
+        var use = KeyUse(gauge, at: start)
+        for name in 0..<UInt64(KeyUse.subscriptionsMax + 50) { use.used(name, at: start) }
+        #expect(gauge.value == Int64(KeyUse.subscriptionsMax))
+    }
+}

@@ -1,0 +1,115 @@
+import Base
+import Simulator
+import Testing
+import TokenIndex
+
+@testable import Pipeline
+
+@Suite struct `Tokens that are left alone` {
+    private func address(_ name: String) throws -> DeviceAddress {
+        DeviceAddress(
+            DeviceFields(
+                id: try #require(AddressID(app: "shop", installID: name)), userID: "u",
+                platform: "ios", gateway: .apns, environment: .production, token: name,
+                registeredAt: UnixMillis(0)))
+    }
+
+    private let start = MonotonicTime(nanos: 0)
+
+    @Test func `wait until their time, the others do not`() throws {
+        var throttles = TokenThrottles()
+        let (slow, quick) = (try address("slow"), try address("quick"))
+        #expect(throttles.isEmpty)
+        throttles.hold(slow, until: start + .seconds(60), at: start)
+        throttles.hold(slow, until: start + .seconds(30), at: start)
+        #expect(throttles.wait(slow, at: start + .seconds(1)) == .seconds(59))
+        #expect(throttles.wait(quick, at: start) == nil)
+        #expect(throttles.wait(slow, at: start + .seconds(60)) == nil)
+        #expect(throttles.isEmpty)
+    }
+
+    @Test func `are bounded, and make room when their time is over`() throws {
+        var throttles = TokenThrottles()
+        for number in 0..<TokenThrottles.tokensMax {
+            throttles.hold(try address("\(number)"), until: start + .seconds(5), at: start)
+        }
+        let late = try address("late")
+        throttles.hold(late, until: start + .seconds(9), at: start + .seconds(1))
+        #expect(throttles.wait(late, at: start + .seconds(1)) == nil)
+        throttles.hold(late, until: start + .seconds(9), at: start + .seconds(6))
+        #expect(throttles.wait(late, at: start + .seconds(6)) == .seconds(3))
+        #expect(throttles.wait(try address("1"), at: start + .seconds(6)) == nil)
+    }
+}
+
+@Suite(.serialized) struct `A throttled token, end to end` {
+    @Test func `FCM-07: the next event of a throttled device waits, its neighbour's does not`()
+        throws
+    {
+        let slow = World.token(of: "slow", gateway: .fcm)
+        var options = SimulatorOptions()
+        options.faults = FaultPlan(rules: [
+            FaultRule(
+                "quota of a device", FaultMatch(.fcm, tokenPrefix: slow, count: 1),
+                .answer(
+                    FaultAnswer(
+                        status: 429, reason: "QUOTA_EXCEEDED",
+                        body: """
+                            {"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[
+                            {"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError",
+                             "errorCode":"QUOTA_EXCEEDED"},
+                            {"@type":"type.googleapis.com/google.rpc.QuotaFailure",
+                             "violations":[{"subject":"device:x"}]}]}}
+                            """)))
+        ])
+        let simulator = try Simulator(options)
+        let world = try World(simulator, lanes: 1)
+        try world.register("slow", user: "u1", gateway: .fcm)
+        try world.register("quick", user: "u2", gateway: .fcm)
+        try world.start()
+        try world.publish(id: "first", user: "u1")
+        try world.flush()
+        // The first event has been told to wait a minute when it stands in a retry topic.
+        let minute = try world.records(of: "push.events-retry-1m", atLeast: 1)
+        #expect(minute.map { $0.headers["bugle-error-code"] } == ["QUOTA_EXCEEDED"])
+        try world.publish(id: "second", user: "u1")
+        try world.publish(id: "other", user: "u2")
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 1)
+        #expect(results.first?.text("event_id") == "other")
+        #expect(results.first?.text("outcome") == "accepted")
+        let isPutOff = world.eventually {
+            let waiting = try? world.records(of: "push.events-retry-10s", atLeast: 1)
+            return waiting?.contains {
+                $0.headers["bugle-error-code"] == "throttled"
+                    && $0.headers["bugle-attempts"] == "0"
+            } ?? false
+        }
+        #expect(isPutOff)
+        #expect(simulator.journal.count(token: slow) == 1)
+        #expect(world.stop())
+    }
+
+    @Test func `one attempt alone does not wait`() throws {
+        let slow = World.token(of: "slow")
+        var options = SimulatorOptions()
+        options.faults = FaultPlan(rules: [
+            FaultRule(
+                "busy", FaultMatch(.apnsProduction, tokenPrefix: slow, count: 1),
+                .answer(FaultAnswer(status: 429, reason: "TooManyRequests")))
+        ])
+        let simulator = try Simulator(options)
+        let world = try World(simulator, lanes: 1)
+        try world.register("slow", user: "u1")
+        try world.start()
+        try world.publish(id: "first", user: "u1", extra: #","ttl":0"#)
+        try world.flush()
+        _ = try world.records(of: "push.results", atLeast: 1)
+        try world.publish(id: "second", user: "u1", extra: #","ttl":0"#)
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 2)
+        #expect(results.map { $0.text("outcome") } == ["failed", "failed"])
+        #expect(results.map { $0.text("reason") } == ["TooManyRequests", "throttled"])
+        #expect(results.map { $0.text("attempts") } == ["1", "0"])
+    }
+}

@@ -151,6 +151,7 @@ let package = Package(
                 "Bugle", "Config", "Routes", "Crypto", "Kafka", "JSON", "Redis", "RedisServer",
                 "TokenIndex", "Telemetry", "Base",
             ]),
+        tests("FuzzTests", ["Gateways", "HTTP2", "TokenIndex", "Pipeline", "JSON", "Base"]),
         tests("SimulatorTests", ["Simulator", "HTTP2", "EventLoop", "Crypto", "JSON", "Base"]),
     ],
     cxxLanguageStandard: .cxx17

@@ -22,6 +22,7 @@ extension Configuration {
         dispatch = Dispatch(top.section("dispatch"))
         limits = Limits(top.section("limits"))
         log = Logging(top.section("log"))
+        tracing = Tracing.read(&top)
         cloudEvents = CloudEvents(top.section("cloudevents"))
         routing = Self.readRouting(&top)
         sourceText = text

@@ -31,6 +31,8 @@ public struct Configuration: Sendable {
     public var limits: Limits
     /// What is logged, and how.
     public var log: Logging
+    /// Where traces go; nil: nowhere.
+    public var tracing: Tracing?
     /// How CloudEvents are read.
     public var cloudEvents: CloudEvents
     /// The sections `routes` and `content`, which the room of routes reads.
@@ -248,6 +250,19 @@ public struct Configuration: Sendable {
         public var level: LogLevel
         /// The look of the lines; nil for pretty on a terminal and JSON elsewhere.
         public var format: LogFormat?
+    }
+
+    /// Where traces go.
+    public struct Tracing: Sendable, Equatable {
+        /// The collector's host and port, plain HTTP.
+        public var collector: HostPort
+        /// The path that spans are posted to; default `/v1/traces`.
+        public var path: String
+        /// The share of events without a `traceparent` for which a trace begins here; 0 to 1,
+        /// default 0.
+        public var sample: Double
+        /// A file with more headers, lines `Name: value`.
+        public var headersFile: String?
     }
 
     /// How CloudEvents are read.

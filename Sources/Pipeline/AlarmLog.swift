@@ -5,6 +5,7 @@ internal import Base
 internal import Gateways
 internal import HTTP2
 internal import Kafka
+internal import Synchronization
 internal import Telemetry
 internal import TokenIndex
 
@@ -19,6 +20,8 @@ internal final class AlarmLog: Sendable {
     private let credentials: RateLimitedLog
     private let group: RateLimitedLog
     private let breakers: RateLimitedLog
+    /// How many lanes hold the events of a gateway back: one line tells of all of them.
+    private let openBreakers = Mutex<[String: Int]>([:])
 
     init(_ log: Log) {
         self.log = log
@@ -146,6 +149,8 @@ internal final class AlarmLog: Sendable {
 
     /// A bulkhead's breaker opened.
     func unavailable(_ bulkhead: Bulkhead) {
+        let isFirst = count(bulkhead, 1) == 1
+        guard isFirst || bulkhead.service != nil else { return }
         breakers.warning(
             "a gateway fails: its events are parked until it answers again",
             [
@@ -156,12 +161,26 @@ internal final class AlarmLog: Sendable {
 
     /// A bulkhead's breaker closed.
     func recovered(_ bulkhead: Bulkhead) {
+        let isLast = count(bulkhead, -1) == 0
+        guard isLast || bulkhead.service != nil else { return }
         log.info(
             "a gateway answers again: its events return",
             [
                 "app": LogValue(bulkhead.app), "gateway": LogValue(bulkhead.gateway.rawValue),
                 "environment": LogValue(bulkhead.environment.rawValue),
             ])
+    }
+
+    /// Push services come and go with their lanes and are not counted.
+    private func count(_ bulkhead: Bulkhead, _ change: Int) -> Int {
+        guard bulkhead.service == nil else { return 0 }
+        let name =
+            "\(bulkhead.app)/\(bulkhead.gateway.rawValue)/\(bulkhead.environment.rawValue)"
+        return openBreakers.withLock { open in
+            let count = max((open[name] ?? 0) + change, 0)
+            open[name] = count
+            return count
+        }
     }
 
     func groupError(_ error: KafkaError) {

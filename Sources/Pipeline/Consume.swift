@@ -141,6 +141,7 @@ extension Lane {
         event.recordBytes = (input.value?.count ?? 0) + (input.key?.count ?? 0)
         recordBytes += event.recordBytes
         if partition.road == .tickets { return takeTicket(input, event, of: partition) }
+        beginTrace(event, input)
         do throws(Refusal) {
             if partition.road != .events { try takeReentry(&input, event, partition.road) }
             event.timestamp = input.timestamp
@@ -176,7 +177,7 @@ extension Lane {
         var user = envelope.userID
         let isUser = user.withUTF8 { key.elementsEqual($0) }
         if !isUser || Murmur2.partition(of: key, count: count) != input.position.partition {
-            metrics.misrouted.add(16)
+            metrics.misrouted(source: envelope.source)
             alarms.misrouted(source: envelope.source)
         }
     }

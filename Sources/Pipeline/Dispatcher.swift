@@ -78,6 +78,10 @@ public struct DispatcherSettings: Sendable {
     /// For how long an event with the same app, source and id counts as a copy of one that was
     /// pushed; zero: never.
     public var deduplicate = TimeSpan.zero
+    /// Where traced events go; nil where none are exported.
+    public var traces: TraceQueue?
+    /// The sample of pushes whose acknowledgements are counted; nil where there are none.
+    public var acks: AckSample?
     /// How long a target waits for a stream or a token before it is put off.
     internal var streamPatience = TimeSpan.seconds(10)
     /// Identifies the configuration in results.
@@ -182,12 +186,13 @@ public final class Dispatcher: Sendable {
         guard
             let laneSettings = LaneSettings(settings, counts: counts, committer: committer)
         else { throw .system("an output topic is not known to the committer") }
+        let misrouted = MisroutedCounters(registry)
         var lanes: [LaneThread] = []
         for number in 0..<settings.lanes {
             let plan = LanePlan(
                 number: number, settings: laneSettings, dispatcher: settings, apps: apps,
                 committer: committer, makeIndex: makeIndex, makeMarks: makeMarks,
-                registry: registry, alarms: alarms)
+                registry: registry, misrouted: misrouted, alarms: alarms)
             lanes.append(try LaneThread(plan))
         }
         self.lanes = lanes
@@ -326,6 +331,6 @@ extension LaneSettings {
             group: settings.group.groupID, configurationHash: settings.configurationHash,
             replica: settings.replica, gatewayPreference: settings.gatewayPreference,
             lookUpAge: min(settings.lookUpAge, .seconds(1)), deduplicate: settings.deduplicate,
-            streamPatience: settings.streamPatience)
+            traces: settings.traces, acks: settings.acks, streamPatience: settings.streamPatience)
     }
 }

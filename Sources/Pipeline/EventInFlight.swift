@@ -150,6 +150,10 @@ internal final class EventInFlight: SlabResident {
     let source = SourceRecord()
     @exclusivity(unchecked) var consumedAt = UnixMillis(0)
     @exclusivity(unchecked) var fannedOutAt: UnixMillis?
+    /// Its trace, when it has one.
+    @exclusivity(unchecked) var trace: TraceContext?
+    /// When its addresses were asked for; known of traced events only.
+    @exclusivity(unchecked) var askedAt: UnixMillis?
     /// The fixed set of targets, in the order of their address ids.
     @exclusivity(unchecked) var targets: [TargetInFlight] = []
     @exclusivity(unchecked) var openTargets = 0
@@ -197,6 +201,8 @@ internal final class EventInFlight: SlabResident {
         app = nil
         partition = nil
         fannedOutAt = nil
+        trace = nil
+        askedAt = nil
         routed = nil
         content = nil
         shared.forget()

@@ -55,6 +55,7 @@ extension Lane {
         if envelope.collapseKey != nil { enterOrder(event) }
         if envelope.isBroadcast, fanOutBroadcast(event) { return }
         lookUpsOpen += 1
+        if event.trace != nil { event.askedAt = loop.wall }
         index.lookUp(app: app.name, userID: envelope.userID, tag: LookUpTag.event(event.slot))
     }
 

@@ -47,7 +47,8 @@ internal final class LaneBuilder {
         if apps.contains(where: { $0.webPush != nil }) { observers.append(serviceObserver) }
         let parts = LaneParts(
             settings: plan.settings, loop: loop, committer: plan.committer,
-            index: plan.makeIndex(loop), metrics: LaneMetrics(plan.registry),
+            index: plan.makeIndex(loop),
+            metrics: LaneMetrics(plan.registry, misrouted: plan.misrouted),
             alarms: plan.alarms, apps: apps, accessTokens: tokens, pools: pools,
             pulse: pulse,
             poolObservers: observers, marks: plan.makeMarks(loop))

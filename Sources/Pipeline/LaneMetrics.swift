@@ -10,7 +10,8 @@ internal final class LaneMetrics {
     let events: Counter
     let alreadyFinished: Counter
     let reentries: Counter
-    let misrouted: Counter
+    private let misrouted: MisroutedCounters
+    private var misroutedBySource: [String: Counter] = [:]
     let invalidations: Counter
     let eventsInFlight: Gauge
     let targetsInFlight: Gauge
@@ -28,7 +29,8 @@ internal final class LaneMetrics {
     /// From consumption to settlement, for summaries.
     @exclusivity(unchecked) private(set) var latency = LatencyHistogram()
 
-    init(_ registry: MetricsRegistry) {
+    init(_ registry: MetricsRegistry, misrouted: MisroutedCounters) {
+        self.misrouted = misrouted
         events = registry.counter(
             "bugle_events_consumed_total", help: "Records read from the events topics.")
         alreadyFinished = registry.counter(
@@ -36,10 +38,6 @@ internal final class LaneMetrics {
             help: "Records passed over because an earlier owner of the partition finished them.")
         reentries = registry.counter(
             "bugle_retry_records_read_total", help: "Records read from the retry topics.")
-        misrouted = registry.counter(
-            "bugle_events_misrouted_total",
-            help: "Records whose partition is not murmur2 of their user, extrapolated from 1 in 16."
-        )
         invalidations = registry.counter(
             "bugle_invalidations_total", help: "Verdicts on tokens written to the invalidations.")
         eventsInFlight = registry.gauge(
@@ -125,6 +123,17 @@ internal final class LaneMetrics {
 
     func endedWithoutTargets(_ event: EventInFlight, _ outcome: Outcome) {
         eventOutcomes[outcome]?.add(1)
+    }
+
+    /// One in 16 records is looked at, and stands for the others.
+    func misrouted(source: String) {
+        if let counter = misroutedBySource[source] { return counter.add(16) }
+        let counter = misrouted.counter(of: source)
+        // Sources may be many; those beyond the bound are looked up again.
+        if misroutedBySource.count < MisroutedCounters.sourcesMax {
+            misroutedBySource[source] = counter
+        }
+        counter.add(16)
     }
 
     func held(_ kind: LeverKind) { heldBack[kind]?.add(1) }

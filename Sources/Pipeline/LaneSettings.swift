@@ -49,6 +49,10 @@ internal struct LaneSettings: Sendable {
     var lookUpAge: TimeSpan
     /// For how long copies of an event are recognised; zero: never, replays excepted.
     var deduplicate = TimeSpan.zero
+    /// Where traced events go; nil where none are exported.
+    var traces: TraceQueue?
+    /// The sample of pushes whose acknowledgements are counted; nil where there are none.
+    var acks: AckSample?
     /// How long after a look-up without an answer it is asked again.
     let lookUpRetryInterval = TimeSpan.milliseconds(200)
     /// The shortest time between a lost answer of FCM and the next attempt (vendor rule).

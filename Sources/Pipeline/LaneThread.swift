@@ -21,6 +21,7 @@ internal struct LanePlan: Sendable {
     let makeIndex: @Sendable (EventLoop) -> any TokenIndex
     var makeMarks: @Sendable (EventLoop) -> (any EventMarks)? = { _ in nil }
     let registry: MetricsRegistry
+    let misrouted: MisroutedCounters
     let alarms: AlarmLog
 }
 

@@ -18,6 +18,11 @@ extension Lane {
         target.settlement = settlement
         target.settledAt = loop.wall
         metrics.settled(target, of: event, settlement)
+        if let acks = settings.acks, settlement.outcome == .accepted,
+            AckSample.holds(target.messageID), let gateway = target.address?.gateway
+        {
+            acks.accepted(target.messageID, by: gateway, at: target.settledAt)
+        }
         let next = target.isOrdered ? leaveTurn(target) : nil
         targetSettled(event)
         if let next { send(next) }
@@ -40,6 +45,10 @@ extension Lane {
                 shared: eventFields, scratch: scratch, to: bytes)
         }
         outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
+        if event.trace != nil {
+            addTrace(of: event)
+            endTrace(event, outcome: outcome)
+        }
         if outcome == .expired { keepCopy(of: event, .expired, reason, detail: "") }
         finish(event)
     }
@@ -54,9 +63,11 @@ extension Lane {
                     target, of: event, shared: eventFields.bytes, to: bytes)
             }
             outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
+            if event.trace != nil { addTrace(of: event) }
             addInvalidation(of: target)
             if target.address?.gateway == .expo { addTicket(of: target, of: event) }
         }
+        if event.trace != nil { endTrace(event) }
         if event.postponedTargets > 0 { addRetryRecords(of: event) }
         if event.routed?.route.keepsDeadLetters == true { keepCopyOfUnsent(event) }
         finish(event)

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import select
+import signal
 import subprocess
 import tempfile
 import time
@@ -17,7 +18,8 @@ class Browser:
     """One page of one Chromium. Remembers every request that it makes."""
 
     def __init__(self, width=1200, height=900, dark=False, phone=False):
-        self.folder = tempfile.TemporaryDirectory(prefix="bugle-chromium-")
+        self.folder = tempfile.TemporaryDirectory(
+            prefix="bugle-chromium-", ignore_cleanup_errors=True)
         to_child, self.out = os.pipe()
         self.incoming, from_child = os.pipe()
 
@@ -34,7 +36,7 @@ class Browser:
              "--disable-sync", "--disable-extensions", "--remote-debugging-pipe",
              f"--user-data-dir={self.folder.name}", "about:blank"],
             close_fds=False, preexec_fn=arrange, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL)
+            stderr=subprocess.DEVNULL, start_new_session=True)
         os.close(to_child)
         os.close(from_child)
         self.buffer, self.number, self.requests, self.faults = b"", 0, [], []
@@ -55,7 +57,8 @@ class Browser:
     session = None
 
     def close(self):
-        self.child.kill()
+        # Its helpers too: they still write into the folder when their parent is gone.
+        os.killpg(self.child.pid, signal.SIGKILL)
         self.child.wait()
         os.close(self.out)
         os.close(self.incoming)

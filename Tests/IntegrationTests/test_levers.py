@@ -73,12 +73,13 @@ class Levers(harness.WorldTest):
 
     def test_a_pause_reaches_both_within_a_second_and_nothing_is_sent_after_it(self):
         world, stopped, published = self.world, threading.Event(), []
+        generator = random.Random(harness.seed())
 
         def load():
             while not stopped.wait(0.1):
                 ids = [f"kill-{len(published) + n}" for n in range(20)]
                 world.publish([
-                    event(id, f"user-{random.randrange(60)}", type="chat.message") for id in ids])
+                    event(id, f"user-{generator.randrange(60)}", type="chat.message") for id in ids])
                 published.extend(ids)
 
         loader = threading.Thread(target=load)

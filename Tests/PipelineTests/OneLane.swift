@@ -57,12 +57,14 @@ final class OneLane {
                     setting: "apps.shop.apns.key"),
                 production: endpoint, sandbox: endpoint))
         let index = index
+        let registry = MetricsRegistry()
         let plan = LanePlan(
             number: 0,
             settings: try #require(
                 LaneSettings(settings, counts: counts, committer: committer)),
             dispatcher: settings, apps: [app], committer: committer,
-            makeIndex: { index.reader(on: $0) }, registry: MetricsRegistry(),
+            makeIndex: { index.reader(on: $0) }, registry: registry,
+            misrouted: MisroutedCounters(registry),
             alarms: AlarmLog(Log(level: .error, format: .json, sink: CollectingSink())))
         let loop = try EventLoop(name: "one-lane", time: time)
         lane = try LaneBuilder(plan, loop: loop).build(LanePulse())

@@ -159,6 +159,9 @@ final class World {
         dispatcher?.replaceRoutes(routes, configurationHash: hash)
     }
 
+    /// How many lines of the log hold a text.
+    func lines(with text: String) -> Int { log.lines.count { $0.contains(text) } }
+
     func replace(_ levers: Levers) { _ = dispatcher?.replace(levers) }
 
     /// Stops as SIGTERM does; true when everything was finished in time.

@@ -1,16 +1,17 @@
 internal import Base
 internal import Config
 internal import JSON
+internal import Routes
 
 /// `bugle check`: whether a configuration would work, and what to do where it would not.
 internal enum CheckCommand: Command {
     static let name = "check"
     static let summary = "says whether a configuration would work, and what to do where not"
-    static let synopsis = "check --config FILE [--online] [--json]"
+    static let synopsis = "check --config FILE [--online] [--checklist] [--json]"
     static let options: [Option] = [
         .config,
         .flag("online", "also ask the broker and Redis, and look at a sample of the events"),
-        .json,
+        .flag("checklist", "answer the checklist before production, line by line"), .json,
     ]
     static let details = """
         Exit code 0 when there is no error; warnings do not count. Nothing is changed, nothing is
@@ -20,6 +21,7 @@ internal enum CheckCommand: Command {
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
         _ = try arguments.positional()
         let configuration = try ConfigurationFile.load(arguments)
+        if arguments.has("checklist") { return checklist(configuration, arguments) }
         var findings = OfflineCheck(configuration).run()
         if arguments.has("online") { findings += OnlineCheck(configuration).run() }
         if arguments.has("json") {
@@ -30,6 +32,29 @@ internal enum CheckCommand: Command {
             }
         }
         return findings.contains { $0.level == .error } ? .failed : .ok
+    }
+
+    private static func checklist(
+        _ configuration: Configuration, _ arguments: Arguments
+    ) -> ExitCode {
+        let routes = try? ConfigurationFile.routes(of: configuration)
+        let lines = Checklist(
+            configuration: configuration, lints: routes.map { $0.lints(configuration) }
+        ).run()
+        if arguments.has("json") {
+            let bytes = ByteWriter()
+            Checklist.write(lines, to: bytes)
+            Terminal.print(bytes.text)
+        } else {
+            for line in lines {
+                Terminal.print(
+                    "\(String(line.number).aligned(to: 2)) \(line.state.rawValue.padded(to: 8)) "
+                        + line.demand)
+                Terminal.print("            \(line.answer.printable)")
+                Terminal.print("            shown by: \(line.shownBy)")
+            }
+        }
+        return lines.contains { $0.state == .error } ? .failed : .ok
     }
 
     private static func json(_ findings: [Finding]) -> String {

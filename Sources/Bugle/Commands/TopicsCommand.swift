@@ -6,12 +6,16 @@ internal import Kafka
 internal enum TopicsCommand: Command {
     static let name = "topics"
     static let summary = "shows which topics are missing or differ; creates the missing ones"
-    static let synopsis = "topics plan|apply --config FILE [--partitions N] [--replicas N] [--json]"
+    static let synopsis =
+        "topics plan|apply --config FILE [--partitions N] [--replicas N]"
+        + " [--replication N] [--acls] [--json]"
     static let options: [Option] = [
         .config,
         .value(
             "partitions", "N", "partitions of each new topic; default those of the events topic"),
-        .value("replicas", "N", "replicas of each new topic; default the broker's own"),
+        .value("replicas", "N", "plan: how many partitions so many Bugle replicas want"),
+        .value("replication", "N", "copies of each new topic; default the broker's own"),
+        .flag("acls", "plan: print the commands that grant the rights"),
         .json,
     ]
     static let details = """
@@ -28,12 +32,50 @@ internal enum TopicsCommand: Command {
         }
         let configuration = try ConfigurationFile.load(arguments)
         let asked = try arguments.integer("partitions", in: 1...10_000)
-        let replicas = try arguments.integer("replicas", in: 1...100) ?? -1
+        let replication = try arguments.integer("replication", in: 1...100) ?? -1
+        let replicas = try arguments.integer("replicas", in: 1...1_000)
+        for name in ["replicas", "acls"] where action == "apply" && arguments.has(name) {
+            throw .usage("--\(name): only for plan")
+        }
+        let advice = replicas.map {
+            PartitionAdvice(replicas: $0, lanes: configuration.lanes.number)
+        }
         let cluster = try ClusterAccess(configuration)
-        let plan = try makePlan(cluster, configuration.kafka.topics, asked.map { Int32($0) })
-        if action == "apply" { try create(plan.missing, Int32(replicas), cluster) }
+        let counts = try cluster.partitionCounts()
+        let there = configuration.kafka.topics.events.compactMap { counts[$0.name] }.first {
+            $0 > 0
+        }
+        let plan = try makePlan(
+            cluster, configuration.kafka.topics,
+            (asked ?? (there == nil ? advice?.recommended : nil)).map { Int32($0) })
+        if action == "apply" { try create(plan.missing, Int32(replication), cluster) }
         show(plan, isApplied: action == "apply", asJSON: arguments.has("json"))
+        guard !arguments.has("json") else { return .ok }
+        if let advice { show(advice, there.map { Int($0) }) }
+        if arguments.has("acls") || replicas != nil { showRights(configuration) }
         return .ok
+    }
+
+    private static func show(_ advice: PartitionAdvice, _ there: Int?) {
+        Terminal.print("")
+        Terminal.print(
+            "\(advice.replicas) replicas of \(advice.lanes) lanes: \(advice.recommended) partitions give "
+                + "each lane equally many, with room to double")
+        guard let there else { return }
+        Terminal.print(
+            advice.objection(to: there)
+                ?? "the \(there) partitions that are there suit \(advice.replicas) replicas; their "
+                + "number cannot be changed without moving users")
+    }
+
+    private static func showRights(_ configuration: Configuration) {
+        for plan in AccessPlan.all(configuration) {
+            Terminal.print("")
+            Terminal.print("# \(plan.principal): put your own name for User:\(plan.principal)")
+            for command in plan.commands(brokers: configuration.kafka.brokers) {
+                Terminal.print(command)
+            }
+        }
     }
 
     private static func makePlan(

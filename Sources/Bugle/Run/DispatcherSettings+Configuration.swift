@@ -69,7 +69,7 @@ extension Configuration.Lanes {
 }
 
 extension Configuration.Dispatch.Connections {
-    fileprivate var range: ClosedRange<Int> { min...max }
+    internal var range: ClosedRange<Int> { min...max }
 }
 
 /// The CPU quota of the process's control group, version 2.

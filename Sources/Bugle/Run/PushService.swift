@@ -22,6 +22,8 @@ internal final class PushService: Sendable {
     }
 
     private let fleet: Fleet
+    private let tracer: TraceExporter?
+    private let acks: AckFeed?
     private let feed: IndexFeed?
     private let dispatcher: Dispatcher?
     private let admin: AdminServer
@@ -42,7 +44,7 @@ internal final class PushService: Sendable {
         } catch {
             throw .failed("\(error)")
         }
-        try Self.checkTopics(configuration, kafka, roles)
+        let counts = try Self.checkTopics(configuration, kafka, roles)
         // Nothing that can fail here comes after a group is joined: leaving one takes time.
         watched = WatchedParts()
         ProcessStatistics.register(in: registry)
@@ -60,14 +62,32 @@ internal final class PushService: Sendable {
                 instance: configuration.kafka.instance),
             registry: registry, log: log.named("fleet"))
         watched.watch(fleet)
+        let isDispatching = roles.contains(.dispatch)
+        let traces =
+            isDispatching ? configuration.tracing.map { TraceQueue(sample: $0.sample) } : nil
+        tracer = try configuration.tracing.flatMap { tracing throws(Failure) in
+            try traces.map { queue throws(Failure) in
+                try TraceExporter(
+                    tracing, queue, instance: configuration.kafka.instance, registry: registry,
+                    log: log.named("tracing"))
+            }
+        }
+        // Counting what nobody sends would be a rate of zero.
+        let acksTopic = configuration.kafka.topics.acks
+        let sample =
+            isDispatching && (counts[acksTopic] ?? 0) > 0 ? AckSample(registry) : nil
+        acks = try sample.map { sample throws(Failure) in
+            try AckFeed(kafka, topic: acksTopic, into: sample, log: log.named("acks"))
+        }
         // A process that dispatches from its own memory has to fill that memory.
         let feeds = roles.contains(.index) || !store.isShared
         feed =
             feeds ? try Self.startFeed(configuration, kafka, store, registry, log) : nil
         dispatcher =
-            roles.contains(.dispatch)
+            isDispatching
             ? try Self.startDispatcher(
-                configuration, kafka, options, routes, apps, store, fleet, registry, log) : nil
+                configuration, kafka, options, routes, apps, store, fleet, traces, sample, registry,
+                log) : nil
         watched.watch(feed, dispatcher)
         let pace = PaceMeter()
         fleet.attach(
@@ -97,6 +117,8 @@ internal final class PushService: Sendable {
         let isDrained = dispatcher?.stop(deadline: deadline) ?? true
         let isLeft = feed?.stop(deadline: deadline) ?? true
         fleet.stop()
+        acks?.stop()
+        tracer?.stop()
         admin.stop()
         return isDrained && isLeft
     }
@@ -107,7 +129,7 @@ internal final class PushService: Sendable {
     private static func checkTopics(
         _ configuration: Configuration, _ kafka: KafkaConfiguration,
         _ roles: Set<Configuration.Role>
-    ) throws(Failure) {
+    ) throws(Failure) -> [String: Int32] {
         let counts = try ClusterAccess(kafka).partitionCounts()
         let names = configuration.kafka.topics
         var needed = [names.devices, names.invalidations, names.control, names.status]
@@ -120,6 +142,7 @@ internal final class PushService: Sendable {
                 "topics do not exist: \(missing.joined(separator: ", ")); "
                     + "bugle topics apply --config FILE creates them")
         }
+        return counts
     }
 
     private static func startFeed(
@@ -147,11 +170,13 @@ internal final class PushService: Sendable {
     private static func startDispatcher(
         _ configuration: Configuration, _ kafka: KafkaConfiguration, _ options: Options,
         _ routes: RouteTable, _ apps: [PushApp], _ store: IndexStore, _ fleet: Fleet,
-        _ registry: MetricsRegistry, _ log: Log
+        _ traces: TraceQueue?, _ acks: AckSample?, _ registry: MetricsRegistry, _ log: Log
     ) throws(Failure) -> Dispatcher {
         var settings = DispatcherSettings(configuration, kafka: kafka)
         settings.routes = routes
         settings.levers = fleet.levers
+        settings.traces = traces
+        settings.acks = acks
         settings.defaultNotification = options.defaultNotification
         let addressesPerUser = configuration.limits.addressesPerUser
         do throws(DispatcherError) {

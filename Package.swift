@@ -148,8 +148,8 @@ let package = Package(
         tests(
             "BugleTests",
             [
-                "Bugle", "Config", "Routes", "Crypto", "Kafka", "JSON", "Redis", "RedisServer",
-                "TokenIndex", "Telemetry", "Base",
+                "Bugle", "Config", "Routes", "Crypto", "Gateways", "Kafka", "JSON", "Pipeline",
+                "Redis", "RedisServer", "TokenIndex", "Telemetry", "Base",
             ]),
         tests("FuzzTests", ["Gateways", "HTTP2", "TokenIndex", "Pipeline", "JSON", "Base"]),
         tests("SimulatorTests", ["Simulator", "HTTP2", "EventLoop", "Crypto", "JSON", "Base"]),

@@ -29,6 +29,7 @@ extension Configuration.Kafka {
         group = section.value("group", default: "bugle", name, Configuration.Topics.checked)
         instance = section.value(
             "instance", default: hostName, name, Configuration.Topics.checked)
+        isInstanceLeased = instance == "auto"
         commit = section.choice("commit", default: Commit.transactional)
         staticMembership = section.bool("static_membership", default: false)
         topics = Configuration.Topics(section.section("topics"))

@@ -9,8 +9,13 @@ extension Configuration {
         var top = section
         kafka = Kafka(top.section("kafka"), hostName: hostName)
         redis = Redis(top.section("redis"))
+        egress = Egress(top.section("egress"))
         apps = App.readAll(&top)
         index = Index(top.section("index"), apps: apps)
+        if kafka.isInstanceLeased, index.store == .memory {
+            top.section("kafka").report(
+                "instance", "auto leases a name in Redis, and index.store is memory; name it")
+        }
         lanes = top.value("lanes", default: .auto, "auto or a whole number from 1 to 64") { text in
             if text == "auto" { return .auto }
             return Int(text).flatMap { (1...64).contains($0) ? .count($0) : nil }

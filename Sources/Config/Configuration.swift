@@ -15,6 +15,8 @@ public struct Configuration: Sendable {
     public var redis: Redis
     /// How the token index is kept.
     public var index: Index
+    /// How gateways are reached.
+    public var egress: Egress
     /// The apps by name, in the order of the file; at least one.
     public var apps: [App]
     /// How many lanes run.
@@ -306,6 +308,8 @@ extension Configuration {
         /// This replica's name within the group, which no other replica may have; default the host
         /// name.
         public var instance: String
+        /// Whether the name is one of those that replicas lease in Redis: `instance: auto`.
+        public var isInstanceLeased: Bool
         /// The commit mode; default `transactional`.
         public var commit: Commit
         /// Whether the broker keeps this replica's partitions for it over a restart; default false.

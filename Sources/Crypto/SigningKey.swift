@@ -96,6 +96,28 @@ public final class SigningKey: @unchecked Sendable {
         return raw
     }
 
+    /// What makes the key private, as bytes: the scalar of an EC key, the private exponent of an RSA
+    /// key. The same for every spelling of the key.
+    internal func secretNumber() throws(OpenSSLError) -> [UInt8] {
+        ERR_clear_error()
+        let name =
+            switch algorithm {
+            case .es256: OSSL_PKEY_PARAM_PRIV_KEY
+            case .rs256: OSSL_PKEY_PARAM_RSA_D
+            }
+        var number: OpaquePointer?
+        guard EVP_PKEY_get_bn_param(key, name, &number) == 1, let number else {
+            throw OpenSSLError("reading a private key")
+        }
+        defer { BN_clear_free(number) }
+        let count = Int32((BN_num_bits(number) + 7) / 8)
+        var bytes = [UInt8](repeating: 0, count: Int(count))
+        guard BN_bn2binpad(number, &bytes, count) == count else {
+            throw OpenSSLError("reading a private key")
+        }
+        return bytes
+    }
+
     private func digestSigned(_ message: [UInt8]) throws(OpenSSLError) -> [UInt8] {
         ERR_clear_error()
         guard let context = EVP_MD_CTX_new() else { throw OpenSSLError("allocating a digest") }

@@ -34,17 +34,19 @@ public final class TLSContext: Sendable {
     }
 
     /// A client's context: verifies chain and name against the system's trust store, and against
-    /// `caFile` (PEM) as well when there is one. Without `alpn` no protocol is negotiated.
+    /// `caFile` and `alsoTrusting` (PEM) as well when there are such. Without `alpn` no protocol is negotiated.
     public static func client(
-        caFile: String?, alpn: [String], identity: Identity? = nil
+        caFile: String?, alsoTrusting other: String? = nil, alpn: [String],
+        identity: Identity? = nil
     ) throws(TLSError) -> TLSContext {
         let context = try make(TLS_client_method(), alpn: alpn)
         SSL_CTX_set_verify(context.raw, SSL_VERIFY_PEER, nil)
         guard SSL_CTX_set_default_verify_paths(context.raw) == 1 else {
             throw .newest(.material, "the system's trust store cannot be read")
         }
-        if let caFile, SSL_CTX_load_verify_locations(context.raw, caFile, nil) != 1 {
-            throw .newest(.material, "the CA file \(caFile) cannot be used")
+        for file in [caFile, other].compactMap(\.self)
+        where SSL_CTX_load_verify_locations(context.raw, file, nil) != 1 {
+            throw .newest(.material, "the CA file \(file) cannot be used")
         }
         if let identity { try context.show(identity) }
         guard !alpn.isEmpty else { return context }

@@ -16,6 +16,8 @@ public enum DialError: Error, Equatable, CustomStringConvertible {
     case timedOut(host: String)
     /// The name has addresses, none of which may be connected to.
     case forbidden(host: String)
+    /// The proxy opened no tunnel to the host.
+    case proxyFailed(proxy: String, host: String, String)
 
     /// What failed, with the host's name.
     public var description: String {
@@ -25,6 +27,8 @@ public enum DialError: Error, Equatable, CustomStringConvertible {
         case .timedOut(let host): "\(host): no answer to connect before the deadline"
         case .forbidden(let host):
             "\(host) leads to an address that is not one of the public Internet"
+        case .proxyFailed(let proxy, let host, let text):
+            "\(host), through the proxy \(proxy): \(text)"
         }
     }
 }
@@ -33,15 +37,20 @@ public enum DialError: Error, Equatable, CustomStringConvertible {
 public enum Dialer {
     /// Looks the host up afresh, tries every address and hands over a connected non-blocking
     /// descriptor with Nagle's delay off and keep-alive on. Addresses out of `reach` are not tried.
+    /// Through a proxy the descriptor is the end of a tunnel; who may not reach everything has the
+    /// host looked up here all the same, and the proxy is asked for the address that was found
+    /// good.
     /// `done` is called once, on the loop's thread, never within this call. The attempt keeps
     /// itself alive.
     @discardableResult
     public static func dial(
-        host: String, port: UInt16, reach: AddressReach = .any, on loop: EventLoop,
-        deadline: MonotonicTime, _ done: @escaping (Result<Int32, DialError>) -> Void
+        host: String, port: UInt16, reach: AddressReach = .any, egress: Egress = .direct,
+        on loop: EventLoop, deadline: MonotonicTime,
+        _ done: @escaping (Result<Int32, DialError>) -> Void
     ) -> DialAttempt {
-        let attempt = DialAttempt(host: host, reach: reach, loop: loop, done: done)
-        attempt.start(port: port, deadline: deadline)
+        let attempt = DialAttempt(
+            host: host, port: port, reach: reach, egress: egress, loop: loop, done: done)
+        attempt.start(deadline: deadline)
         return attempt
     }
 }
@@ -49,23 +58,33 @@ public enum Dialer {
 /// A dial in progress; loop-confined.
 public final class DialAttempt {
     private let host: String
+    private let port: UInt16
+    private let egress: Egress
+    private let proxy: Egress.Proxy?
     private let reach: AddressReach
     private let loop: EventLoop
     private var done: ((Result<Int32, DialError>) -> Void)?
     private var addresses: ArraySlice<SocketAddress> = []
     private var sockets: [ConnectingSocket] = []
+    /// What the proxy is asked for, one after the other.
+    private var destinations: ArraySlice<String> = []
+    private var tunnel: TunnelHandshake?
+    private var lastFault: DialError?
     private var lastError: SystemError?
     private var hasForbidden = false
     private lazy var deadlineTimer = LoopTimer { [unowned self] in
-        finish(.failure(lastFailure ?? .timedOut(host: host)))
+        finish(.failure(lastFailure ?? .timedOut(host: proxy.map { "proxy \($0.name)" } ?? host)))
     }
     private lazy var nextAddressTimer = LoopTimer { [unowned self] in connectNext() }
 
     fileprivate init(
-        host: String, reach: AddressReach, loop: EventLoop,
+        host: String, port: UInt16, reach: AddressReach, egress: Egress, loop: EventLoop,
         done: @escaping (Result<Int32, DialError>) -> Void
     ) {
         self.host = host
+        self.port = port
+        self.egress = egress
+        proxy = egress.proxy(for: host)
         self.reach = reach
         self.loop = loop
         self.done = done
@@ -77,30 +96,82 @@ public final class DialAttempt {
         cleanUp()
     }
 
-    fileprivate func start(port: UInt16, deadline: MonotonicTime) {
+    fileprivate func start(deadline: MonotonicTime) {
         loop.schedule(deadlineTimer, at: deadline)
-        let confined = LoopConfined(self)
-        let handle = loop.handle
-        // Names that clients chose may take the resolver's whole patience.
-        let resolver = reach == .any ? Resolver.shared : Resolver.foreign
-        resolver.lookUp(host: host, port: port) { result in
-            handle.submit { confined.value.lookedUp(result) }
+        guard let proxy else {
+            return lookUp(host, port) { [self] found in connect(to: found) }
+        }
+        if reach == .any {
+            destinations = [Egress.Proxy.authority(host, port)]
+            return lookUp(proxy)
+        }
+        lookUp(host, port) { [self] found in
+            let permitted = found.filter(reach.permits)
+            guard !permitted.isEmpty else { return finish(.failure(.forbidden(host: host))) }
+            destinations = permitted.map { Egress.Proxy.authority($0.text, port) }[...]
+            lookUp(proxy)
         }
     }
 
-    private func lookedUp(_ result: Result<[SocketAddress], DialError>) {
-        guard done != nil else { return }
-        switch result {
-        case .success(let found):
-            addresses = found[...]
-            connectNext()
-        case .failure(let error): finish(.failure(error))
+    private func lookUp(_ proxy: Egress.Proxy) {
+        lookUp(proxy.host, proxy.port) { [self] found in connect(to: found) }
+    }
+
+    /// Looks a name up on a resolver's thread, and orders what it has.
+    private func lookUp(
+        _ name: String, _ port: UInt16, _ found: @escaping ([SocketAddress]) -> Void
+    ) {
+        let confined = LoopConfined { [self] (result: Result<[SocketAddress], DialError>) in
+            guard done != nil else { return }
+            switch result {
+            case .success(let addresses):
+                let chosen = egress.addresses.order(addresses)
+                guard !chosen.isEmpty else {
+                    let family = egress.addresses == .onlyIPv4 ? "IPv4" : "IPv6"
+                    return finish(
+                        .failure(.lookUpFailed(host: name, "it has no address of \(family)")))
+                }
+                found(chosen)
+            case .failure(let error): finish(.failure(error))
+            }
         }
+        let handle = loop.handle
+        // Names that clients chose may take the resolver's whole patience.
+        let isForeign = reach != .any && name == host
+        (isForeign ? Resolver.foreign : Resolver.shared).lookUp(host: name, port: port) { result in
+            handle.submit { confined.value(result) }
+        }
+    }
+
+    private func connect(to found: [SocketAddress]) {
+        addresses = found[...]
+        connectNext()
     }
 
     private var lastFailure: DialError? {
-        lastError.map { .connectFailed(host: host, $0) }
+        lastFault ?? lastError.map { .connectFailed(host: proxy?.name ?? host, $0) }
             ?? (hasForbidden ? .forbidden(host: host) : nil)
+    }
+
+    /// Asks the proxy for the next of the host's addresses, or for the host.
+    private func openTunnel(over socket: Int32, _ proxy: Egress.Proxy) {
+        guard let destination = destinations.popFirst() else { return SocketIO.close(socket) }
+        let handshake = TunnelHandshake(socket, to: destination, proxy, on: loop) {
+            [self] result in
+            tunnel = nil
+            switch result {
+            case .success(let fd): finish(.success(fd))
+            case .failure(let fault):
+                lastFault = .proxyFailed(proxy: proxy.name, host: host, fault.text)
+                if destinations.isEmpty {
+                    finish(.failure(lastFailure ?? .timedOut(host: host)))
+                } else {
+                    lookUp(proxy)
+                }
+            }
+        }
+        tunnel = handshake
+        handshake.start()
     }
 
     private func connectNext() {
@@ -109,7 +180,7 @@ public final class DialAttempt {
             if sockets.isEmpty { finish(.failure(lastFailure ?? .timedOut(host: host))) }
             return
         }
-        guard reach.permits(address) else {
+        guard proxy != nil || reach.permits(address) else {
             hasForbidden = true
             return connectNext()
         }
@@ -130,7 +201,12 @@ public final class DialAttempt {
         sockets.removeAll { $0 === socket }
         let error = socket.pendingError()
         if error == 0 {
-            finish(.success(socket.takeConnected()))
+            let fd = socket.takeConnected()
+            guard let proxy else { return finish(.success(fd)) }
+            loop.cancel(nextAddressTimer)
+            for socket in sockets { socket.discard() }
+            sockets.removeAll()
+            openTunnel(over: fd, proxy)
         } else {
             socket.discard()
             lastError = SystemError("connect", errno: error)
@@ -150,6 +226,8 @@ public final class DialAttempt {
         loop.cancel(nextAddressTimer)
         for socket in sockets { socket.discard() }
         sockets.removeAll()
+        tunnel?.cancel()
+        tunnel = nil
     }
 
     private enum Limits {

@@ -37,6 +37,17 @@ internal struct SocketAddress: Sendable {
         }
     }
 
+    var isIPv4: Bool { family == AF_INET }
+
+    /// The address alone as text: IPv4 with dots, IPv6 in eight groups without brackets.
+    var text: String {
+        let bytes = bytes
+        if isIPv4 { return bytes.map(String.init).joined(separator: ".") }
+        return stride(from: 0, to: bytes.count - 1, by: 2).map { index in
+            String(UInt16(bytes[index]) << 8 | UInt16(bytes[index + 1]), radix: 16)
+        }.joined(separator: ":")
+    }
+
     func withPointer<Value>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Value) -> Value {
         withUnsafePointer(to: storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, length) }

@@ -61,7 +61,8 @@ final class Connection: ReadinessHandler {
 
     func start() {
         attempt = Dialer.dial(
-            host: pool.origin.host, port: pool.origin.port, reach: pool.policy.reach, on: loop,
+            host: pool.origin.host, port: pool.origin.port, reach: pool.policy.reach,
+            egress: pool.policy.egress, on: loop,
             deadline: loop.now + pool.policy.connectTimeout
         ) { [unowned self] in dialled($0) }
         armTimer()

@@ -40,6 +40,8 @@ public struct PoolPolicy: Sendable {
     public var streamsMax = 1000
     /// From writing a request to its answer.
     public var requestTimeout = TimeSpan.seconds(20)
+    /// How connections leave this machine.
+    public var egress = Egress.direct
     /// Which addresses connections may lead to.
     public var reach = AddressReach.any
     /// Look-up, TCP and TLS together.

@@ -41,7 +41,10 @@ internal final class AccessTokens: HTTP2PoolDelegate {
     private let service: AccessTokenService
     private let loop: EventLoop
     private let pool: HTTP2Pool
-    private var fetchedAt = UnixMillis(0)
+    /// Calls of the token endpoint that were not answered yet.
+    private(set) var fetchesOpen = 0
+    /// Whether another credential serves in its place; it only waits for its last answer.
+    private(set) var isRetired = false
     private lazy var timer = LoopTimer { [unowned self] in onChange?() }
 
     init(_ service: AccessTokenService, loop: EventLoop, pool: HTTP2Pool) {
@@ -70,6 +73,14 @@ internal final class AccessTokens: HTTP2PoolDelegate {
     /// Takes note that FCM refused the token of that generation.
     func refuse(_ generation: UInt64) { service.credential.refuse(generation, at: loop.now) }
 
+    /// Nobody asks any more. An answer that is under way is still taken in: others may share the
+    /// account.
+    func retire() {
+        isRetired = true
+        loop.cancel(timer)
+        onChange = nil
+    }
+
     func close() {
         loop.cancel(timer)
         onChange = nil
@@ -80,15 +91,23 @@ internal final class AccessTokens: HTTP2PoolDelegate {
     private func start(_ fetch: TokenFetch) {
         let endpoint = service.credential.account.tokenEndpoint
         let request = OutboundRequest()
+        Self.write(fetch, to: endpoint, into: request)
+        fetchesOpen += 1
+        pool.submit(request, tag: fetch.number, deadline: loop.now + Self.fetchDeadline)
+    }
+
+    /// Writes the call of a token endpoint.
+    static func write(
+        _ fetch: TokenFetch, to endpoint: TokenEndpoint, into request: OutboundRequest
+    ) {
         request.add(":method", "POST")
         request.add(":scheme", "https")
-        request.add(":authority", pool.origin.authority)
+        request.add(
+            ":authority", Origin(host: endpoint.host, port: endpoint.port).authority)
         request.add(":path", endpoint.path)
         request.add("content-type", "application/x-www-form-urlencoded")
         request.add("accept", "application/json")
         request.body.append(fetch.body)
-        fetchedAt = loop.wall
-        pool.submit(request, tag: fetch.number, deadline: loop.now + Self.fetchDeadline)
     }
 
     func pool(_ pool: HTTP2Pool, mayWrite tag: UInt64) -> Bool { true }
@@ -96,6 +115,7 @@ internal final class AccessTokens: HTTP2PoolDelegate {
     func pool(
         _ pool: HTTP2Pool, finished tag: UInt64, _ request: OutboundRequest, _ result: HTTPResult
     ) {
+        fetchesOpen -= 1
         switch result {
         case .response(let response):
             let answer = GatewayAnswer(

@@ -12,9 +12,11 @@ internal final class Bulkhead {
     let app: String
     let gateway: Gateway
     let environment: GatewayEnvironment
-    let pace: PoolPace
+    @exclusivity(unchecked) private(set) var pace: PoolPace
     var pool: HTTP2Pool { pace.pool }
-    let sender: Sender
+    @exclusivity(unchecked) private(set) var sender: Sender
+    /// Counts the credentials that have served here.
+    @exclusivity(unchecked) private(set) var credentialEpoch: UInt32 = 0
     let metrics: BulkheadMetrics
     /// The push service that it is for; nil at gateways with one address.
     let service: PushService?
@@ -29,11 +31,12 @@ internal final class Bulkhead {
     /// Whether `waiting` is being worked on.
     var isAdmitting = false
     /// What guards its tokens against a credential that does not fit them.
-    let fuse: FuseName
+    private(set) var fuse: FuseName
     /// Answers that the fuse has not been told of yet.
     @exclusivity(unchecked) var answersUncounted = 0
     /// When the connections were last replaced on a gateway's word.
     var replacedAt = MonotonicTime(nanos: .min / 2)
+    @exclusivity(unchecked) private var clockReadAt = MonotonicTime(nanos: .min / 2)
     /// The provider token that a request of this turn asked for, and the turn's time.
     @exclusivity(unchecked) private var turnsToken: ProviderToken?
     @exclusivity(unchecked) private var turn = MonotonicTime(nanos: .min)
@@ -85,6 +88,24 @@ internal final class Bulkhead {
         turnsToken = token
         turn = now
         return token
+    }
+
+    /// Sends what is built from now on with another credential, and over other connections where
+    /// those are bound to one. What is under way goes on as it is.
+    func take(_ sender: Sender, credential: String, pace: PoolPace? = nil) {
+        self.sender = sender
+        if let pace { self.pace = pace }
+        fuse = FuseName(
+            app: app, gateway: gateway, environment: environment, credential: credential)
+        turnsToken = nil
+        credentialEpoch &+= 1
+    }
+
+    /// Whether the time in an answer is to be looked at again.
+    func isClockDue(at now: MonotonicTime) -> Bool {
+        guard now - clockReadAt >= ClockWatch.interval else { return false }
+        clockReadAt = now
+        return true
     }
 
     /// Asks the credential again, whatever the turn.

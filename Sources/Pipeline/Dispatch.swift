@@ -49,6 +49,7 @@ extension Lane {
             target.request = nil
             target.withdrawal = nil
             target.waitsForTokenSince = nil
+            target.credentialEpoch = bulkhead.credentialEpoch
             let patience = min(envelope.expiresAt - loop.wall, settings.streamPatience)
             bulkhead.budget.took()
             bulkhead.pace.used(at: loop.now)
@@ -183,6 +184,7 @@ extension Lane: HTTP2PoolDelegate {
         bulkhead.metrics.answered(status: response.status, after: target.gatewayTime)
         bulkhead.pace.answered(after: target.gatewayTime, at: loop.now)
         bulkhead.answersUncounted += 1
+        if bulkhead.gateway != .apns { noteClock(response, bulkhead) }
         if response.status == 200, bulkhead.gateway == .apns {
             // What nearly every answer is, and all that it says.
             noteIDs(target, response, messageID: nil)
@@ -212,6 +214,16 @@ extension Lane: HTTP2PoolDelegate {
         follow(isBroadcast ? verdict.aboutNoToken : verdict, target, status: response.status)
     }
 
+    /// Compares the time that an answer tells with this machine's, now and then.
+    func noteClock(_ response: HTTPResponse, _ bulkhead: Bulkhead) {
+        guard bulkhead.isClockDue(at: loop.now), let date = response.text(.date) else { return }
+        let answer = GatewayAnswer(
+            status: response.status, body: response.body, date: date, now: loop.wall)
+        guard let ahead = answer.clockAhead else { return }
+        builder.plan.clock.note(
+            ahead, of: bulkhead.gateway, after: loop.now - response.sentAt)
+    }
+
     private func noteIDs(
         _ target: TargetInFlight, _ response: HTTPResponse, messageID: Range<Int>?
     ) {
@@ -238,6 +250,9 @@ extension Lane: HTTP2PoolDelegate {
     }
 
     func follow(_ verdict: Verdict, _ target: TargetInFlight, status: Int) {
+        // A credential that was replaced may be revoked; its successor was found good. Nothing was
+        // delivered, so nothing is repeated.
+        if isAboutFormerCredential(verdict, target) { return wake(target, after: .zero) }
         alarms.verdict(verdict, target.bulkhead)
         if verdict.drainsConnection { replaceConnections(of: target) }
         var settlement = Settlement(
@@ -259,6 +274,16 @@ extension Lane: HTTP2PoolDelegate {
             if advice.needsNewConnection { replaceConnections(of: target) }
             if advice.needsFreshCredential { takeFreshCredential(for: target) }
             retry(target, after: advice.minimumWait, otherwise: settlement)
+        }
+    }
+
+    /// Whether a credential is refused that another one has replaced since the request was built.
+    private func isAboutFormerCredential(_ verdict: Verdict, _ target: TargetInFlight) -> Bool {
+        guard let bulkhead = target.bulkhead, target.credentialEpoch != bulkhead.credentialEpoch
+        else { return false }
+        switch verdict.course {
+        case .final(let outcome): return outcome == .credentialError
+        case .retry(let advice): return advice.exhausted == .credentialError
         }
     }
 

@@ -65,6 +65,8 @@ public struct DispatcherSettings: Sendable {
     public var defaultNotification: (title: String, body: String?)?
     /// Whether a CloudEvent's subject names the user.
     public var takesUserFromSubject = false
+    /// How gateways are reached.
+    public var access = GatewayAccess()
     /// Connections per origin and lane: the process's bounds for APNs.
     public var apnsConnections = 2...10
     /// Connections per origin and lane: the process's bounds for FCM.
@@ -155,6 +157,7 @@ public final class Dispatcher: Sendable {
     private let group: GroupThread
     private let assignments: Assignments
     private let drainDeadline: TimeSpan
+    private let credentials: CredentialsInForce
 
     /// Starts everything; the first records are read when the group has assigned partitions.
     public init(
@@ -164,6 +167,7 @@ public final class Dispatcher: Sendable {
         registry: MetricsRegistry, log: Log
     ) throws(DispatcherError) {
         let alarms = AlarmLog(log)
+        let clock = ClockWatch(log, registry)
         let counts = try Self.partitionCounts(settings)
         drainDeadline = settings.group.drainDeadline
         do throws(KafkaError) {
@@ -192,7 +196,7 @@ public final class Dispatcher: Sendable {
             let plan = LanePlan(
                 number: number, settings: laneSettings, dispatcher: settings, apps: apps,
                 committer: committer, makeIndex: makeIndex, makeMarks: makeMarks,
-                registry: registry, misrouted: misrouted, alarms: alarms)
+                registry: registry, misrouted: misrouted, alarms: alarms, clock: clock)
             lanes.append(try LaneThread(plan))
         }
         self.lanes = lanes
@@ -207,7 +211,8 @@ public final class Dispatcher: Sendable {
         let metrics = ProcessMetrics(
             lanes: lanes, committer: committer, assignments: assignments, mode: settings.commit)
         metrics.register(in: registry)
-        for app in apps { app.registerCredentials(in: registry) }
+        credentials = CredentialsInForce(apps)
+        credentials.register(in: registry)
     }
 
     /// Drains and stops: no record is read any more, what is in flight is finished, results are
@@ -237,6 +242,17 @@ public final class Dispatcher: Sendable {
     /// two seconds.
     public func replace(_ levers: Levers) -> Bool {
         lanes.reduce(true) { $1.replace(levers) && $0 }
+    }
+
+    /// Sends what is built from now on with the credential that `app` has at a gateway; what is
+    /// under way ends as it is. Everything else about the app stays. The caller has tried the
+    /// credential: `CredentialProver`. Returns why it was not done; nil when it was.
+    public func replaceCredential(of app: PushApp, at gateway: Gateway) -> String? {
+        for lane in lanes {
+            if let text = lane.replaceCredential(of: app, at: gateway) { return text }
+        }
+        credentials.take(app)
+        return nil
     }
 
     /// How many partitions are assigned to this process.

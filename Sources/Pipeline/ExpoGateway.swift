@@ -65,7 +65,8 @@ internal struct ExpoPace {
 
 /// An app's Expo project on one lane. Loop-confined.
 internal final class ExpoGateway {
-    let renderer: ExpoRenderer
+    /// Builds the messages; another one after the access token was replaced.
+    var renderer: ExpoRenderer
     let pool: HTTP2Pool
     let loop: EventLoop
     /// Set while the lane lives.

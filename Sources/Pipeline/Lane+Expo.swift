@@ -86,6 +86,7 @@ extension Lane {
         let sentAt = wall(at: response.sentAt)
         let span = loop.now - response.sentAt
         bulkhead.pace.answered(after: span, at: loop.now)
+        noteClock(response, bulkhead)
         bulkhead.metrics.answered(status: response.status, after: span)
         let answer = GatewayAnswer(
             status: response.status, body: response.body, retryAfter: response.text(.retryAfter),

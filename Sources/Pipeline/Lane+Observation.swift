@@ -19,6 +19,7 @@ extension Lane {
         metrics.windowBytes.set(windows.bytes)
         for observer in poolObservers { observer.observe() }
         dropIdleServices()
+        dropRetired()
         for bulkhead in apps.lazy.flatMap(\.bulkheads) where bulkhead.answersUncounted > 0 {
             index.count(answers: bulkhead.answersUncounted, for: bulkhead.fuse)
             bulkhead.answersUncounted = 0
@@ -165,6 +166,8 @@ internal final class PoolObserver {
     }
 
     func add(_ pool: HTTP2Pool) { pools.append(pool) }
+
+    func observes(_ pool: HTTP2Pool) -> Bool { pools.contains { $0 === pool } }
 
     func remove(_ pool: HTTP2Pool) {
         pools.removeAll { $0 === pool }

@@ -21,11 +21,14 @@ internal final class Lane {
     let metrics: LaneMetrics
     let alarms: AlarmLog
     let apps: [LaneApp]
-    let accessTokens: [AccessTokens]
+    /// The access to tokens of every app with FCM; former ones until their last answer.
+    var accessTokens: [AccessTokens]
     /// All pools; those of push services come and go.
     var pools: [PoolPace]
     let pulse: LanePulse
-    let poolObservers: [PoolObserver]
+    var poolObservers: [PoolObserver]
+    /// Made this lane, and makes what replaces parts of it.
+    let builder: LaneBuilder
     /// The copies that are known; nil where nobody remembers any.
     let duplicates: DuplicateWatch?
 
@@ -120,6 +123,7 @@ internal final class Lane {
         pools = parts.pools
         pulse = parts.pulse
         poolObservers = parts.poolObservers
+        builder = parts.builder
         duplicates = parts.marks.map { DuplicateWatch($0) }
         outbox = parts.committer.makeBatch()
         windows = CoalescingWindows(bytesMax: parts.settings.windowBytes)
@@ -191,6 +195,7 @@ internal struct LaneParts {
     let pulse: LanePulse
     let poolObservers: [PoolObserver]
     let marks: (any EventMarks)?
+    let builder: LaneBuilder
 }
 
 extension Lane: TurnEndHandler {

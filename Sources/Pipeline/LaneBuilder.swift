@@ -17,7 +17,7 @@ internal final class LaneBuilder {
         let credential: String
     }
 
-    private let plan: LanePlan
+    let plan: LanePlan
     private let loop: EventLoop
     private var pools: [PoolKey: PoolPace] = [:]
     private var tokens: [AccessTokens] = []
@@ -51,12 +51,18 @@ internal final class LaneBuilder {
             metrics: LaneMetrics(plan.registry, misrouted: plan.misrouted),
             alarms: plan.alarms, apps: apps, accessTokens: tokens, pools: pools,
             pulse: pulse,
-            poolObservers: observers, marks: plan.makeMarks(loop))
+            poolObservers: observers, marks: plan.makeMarks(loop), builder: self)
         do throws(SystemError) {
             return try Lane(parts)
         } catch {
             throw LaneBuildError(text: "a lane: \(error)")
         }
+    }
+
+    var apnsPolicy: PoolPolicy {
+        .apns(
+            connectionsMin: share(plan.dispatcher.apnsConnections.lowerBound),
+            connectionsMax: share(plan.dispatcher.apnsConnections.upperBound))
     }
 
     private func add(_ apns: PushApp.APNs, to app: LaneApp) throws(LaneBuildError) {
@@ -68,15 +74,12 @@ internal final class LaneBuilder {
         for (environment, endpoint) in [
             (GatewayEnvironment.production, apns.production), (.sandbox, apns.sandbox),
         ] {
-            let policy = PoolPolicy.apns(
-                connectionsMin: share(plan.dispatcher.apnsConnections.lowerBound),
-                connectionsMax: share(plan.dispatcher.apnsConnections.upperBound))
+            let policy = apnsPolicy
             let pool = try pool(
-                for: endpoint, credential: "\(credential.teamID).\(credential.keyID)", policy,
-                alpn: ["h2"])
+                for: endpoint, credential: credential.poolName, policy, alpn: ["h2"])
             app.add(
                 bulkhead(
-                    app, .apns, environment, "\(credential.teamID).\(credential.keyID)", pool,
+                    app, .apns, environment, credential.name, pool,
                     .apns(renderer, credential)))
         }
     }
@@ -109,14 +112,7 @@ internal final class LaneBuilder {
         let renderer = FCMRenderer(
             FCMSettings(
                 projectID: fcm.projectID, authority: Origin(fcm.endpoint).authority))
-        let tokenEndpoint = fcm.tokens.credential.account.tokenEndpoint
-        let tokenPool = HTTP2Pool(
-            loop: loop, origin: Origin(host: tokenEndpoint.host, port: tokenEndpoint.port),
-            tls: try tls(caFile: fcm.endpoint.caFile, alpn: ["h2"]), policy: .fcm())
-        let accessTokens = AccessTokens(fcm.tokens, loop: loop, pool: tokenPool)
-        let handle = loop.handle
-        let confined = LaneConfinedTokens(accessTokens)
-        fcm.tokens.subscribe { handle.submit { confined.tokens.onChange?() } }
+        let accessTokens = try makeAccessTokens(fcm)
         tokens.append(accessTokens)
         let policy = PoolPolicy.fcm(
             connectionsMin: share(plan.dispatcher.fcmConnections.lowerBound),
@@ -126,11 +122,22 @@ internal final class LaneBuilder {
         app.add(bulkhead(app, .fcm, .none, account, pool, .fcm(renderer, accessTokens)))
     }
 
+    func makeAccessTokens(_ fcm: PushApp.FCM) throws(LaneBuildError) -> AccessTokens {
+        let endpoint = fcm.tokens.credential.account.tokenEndpoint
+        let pool = makePool(
+            Origin(host: endpoint.host, port: endpoint.port),
+            try tls(caFile: fcm.endpoint.caFile, alpn: ["h2"]), .fcm())
+        let accessTokens = AccessTokens(fcm.tokens, loop: loop, pool: pool)
+        let handle = loop.handle
+        let confined = LaneConfinedTokens(accessTokens)
+        fcm.tokens.subscribe { handle.submit { confined.tokens.onChange?() } }
+        return accessTokens
+    }
+
     private func add(_ expo: PushApp.Expo, to app: LaneApp) throws(LaneBuildError) {
         // A pool of its own: the answers to requests of many messages go another way.
         let tls = try tls(caFile: expo.endpoint.caFile, alpn: ["h2"])
-        let pace = PoolPace(
-            HTTP2Pool(loop: loop, origin: Origin(expo.endpoint), tls: tls, policy: .expo()))
+        let pace = PoolPace(makePool(Origin(expo.endpoint), tls, .expo()))
         let renderer = ExpoRenderer(
             expo.credential, authority: Origin(expo.endpoint).authority)
         let gateway = ExpoGateway(
@@ -156,16 +163,16 @@ internal final class LaneBuilder {
         let policy = PoolPolicy.webPush(
             connectionsMax: share(4),
             reach: webPush.hosts.allowsLoopback ? .publicOrLoopback : .publicOnly)
-        let keys = webPush.credential.keyIDs.joined(separator: ",")
         let make = {
-            [self, unowned app] (origin: Origin, service: Bulkhead.PushService?) in
+            [self, unowned app]
+            (sender: WebPushSender, origin: Origin, service: Bulkhead.PushService?) in
             bulkhead(
-                app, .webpush, .none, keys,
-                PoolPace(HTTP2Pool(loop: loop, origin: origin, tls: tls, policy: policy)),
+                app, .webpush, .none, sender.credential.name,
+                PoolPace(makePool(origin, tls, policy)),
                 .webpush(sender), service, metrics)
         }
-        app.add(make(Origin(host: "webpush.invalid"), nil))
-        app.webPush = WebPushServices(sender, observer: serviceObserver) { make($0, $1) }
+        app.add(make(sender, Origin(host: "webpush.invalid"), nil))
+        app.webPush = WebPushServices(sender, observer: serviceObserver) { make($0, $1, $2) }
     }
 
     private func bulkhead(
@@ -189,35 +196,59 @@ internal final class LaneBuilder {
         return max((total + lanes - 1) / lanes, 1)
     }
 
-    private func pool(
+    func pool(
         for endpoint: GatewayEndpoint, credential: String, _ policy: PoolPolicy, alpn: [String],
         identity: TLSContext.Identity? = nil
     ) throws(LaneBuildError) -> PoolPace {
         let key = PoolKey(
             origin: Origin(endpoint), caFile: endpoint.caFile, credential: credential)
         if let pool = pools[key] { return pool }
-        let pool = HTTP2Pool(
-            loop: loop, origin: key.origin,
-            tls: try tls(caFile: endpoint.caFile, alpn: alpn, identity: identity),
-            policy: policy)
-        let pace = PoolPace(pool)
+        let tls = try tls(caFile: endpoint.caFile, alpn: alpn, identity: identity)
+        let pace = PoolPace(makePool(key.origin, tls, policy))
         pools[key] = pace
         return pace
+    }
+
+    private func makePool(
+        _ origin: Origin, _ tls: TLSContext, _ policy: PoolPolicy
+    ) -> HTTP2Pool {
+        var policy = policy
+        policy.egress = plan.dispatcher.access.egress
+        return HTTP2Pool(loop: loop, origin: origin, tls: tls, policy: policy)
+    }
+
+    /// Forgets a pool that is retired, so that nobody is given it any more.
+    func forget(_ pace: PoolPace) {
+        if let key = pools.first(where: { $0.value === pace })?.key { pools[key] = nil }
     }
 
     private func tls(
         caFile: String?, alpn: [String], identity: TLSContext.Identity? = nil
     ) throws(LaneBuildError) -> TLSContext {
         do throws(TLSError) {
-            return try TLSContext.client(caFile: caFile, alpn: alpn, identity: identity)
+            return try TLSContext.client(
+                caFile: caFile, alsoTrusting: plan.dispatcher.access.caFile, alpn: alpn,
+                identity: identity)
         } catch {
             throw LaneBuildError(text: error.description)
         }
     }
 }
 
+extension APNsCredential {
+    /// Names the credential in verdicts and fuses.
+    internal var name: String { "\(teamID).\(keyID)" }
+    /// What connections are bound to: the key itself.
+    internal var poolName: String { "\(name).\(fingerprint)" }
+}
+
+extension WebPushCredential {
+    /// Names the credential in verdicts and fuses.
+    internal var name: String { keyIDs.joined(separator: ",") }
+}
+
 extension Origin {
-    fileprivate init(_ endpoint: GatewayEndpoint) {
+    internal init(_ endpoint: GatewayEndpoint) {
         self.init(host: endpoint.host, port: endpoint.port)
     }
 }

@@ -23,6 +23,7 @@ internal struct LanePlan: Sendable {
     let registry: MetricsRegistry
     let misrouted: MisroutedCounters
     let alarms: AlarmLog
+    let clock: ClockWatch
 }
 
 /// A lane's face towards other threads.
@@ -80,6 +81,23 @@ internal final class LaneThread: @unchecked Sendable {
             replaced.signal()
         }
         return replaced.wait(upTo: .seconds(2))
+    }
+
+    /// Sends what is built from now on with another credential of an app at a gateway. Done when it
+    /// returns, unless the lane has not turned for long; returns why it was not done.
+    func replaceCredential(of app: PushApp, at gateway: Gateway) -> String? {
+        let replaced = Semaphore()
+        let failure = ReplacementFailure()
+        submit { lane in
+            do throws(LaneBuildError) {
+                try lane.replaceCredential(of: app, at: gateway)
+            } catch {
+                failure.text.withLock { $0 = error.text }
+            }
+            replaced.signal()
+        }
+        _ = replaced.wait(upTo: .seconds(2))
+        return failure.text.withLock { $0 }
     }
 
     /// Reads no further record.
@@ -140,6 +158,11 @@ internal final class LaneThread: @unchecked Sendable {
 /// Carries a number out of a lane that ends.
 private final class OpenEvents: Sendable {
     let count = Mutex(0)
+}
+
+/// Carries out of a lane why a credential was not taken into use.
+private final class ReplacementFailure: Sendable {
+    let text = Mutex<String?>(nil)
 }
 
 /// What a lane says about itself without being asked; read by probes.

@@ -9,6 +9,8 @@ internal import HTTP2
 /// One pool of a lane as the lane's reading sees it. Loop-confined.
 internal final class PoolPace {
     let pool: HTTP2Pool
+    /// Whether the credential that its connections are bound to was replaced; it takes nothing new.
+    private(set) var isRetired = false
     /// Requests, or messages of requests to come, that wait in front of the pool.
     @exclusivity(unchecked) var waitingElsewhere = 0
     /// When a request was submitted last.
@@ -33,6 +35,12 @@ internal final class PoolPace {
     }
 
     init(_ pool: HTTP2Pool) { self.pool = pool }
+
+    /// Sends what it has, then closes its connections.
+    func retire() {
+        isRetired = true
+        pool.drain()
+    }
 
     /// A request was submitted.
     func used(at now: MonotonicTime) { lastUse = now }

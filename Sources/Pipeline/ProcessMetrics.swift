@@ -109,32 +109,3 @@ internal struct ProcessMetrics {
         }
     }
 }
-
-extension PushApp {
-    /// What is known of the app's credentials. Keys of APNs and service accounts have no end; their
-    /// tokens have, and are replaced ahead of it.
-    internal func registerCredentials(in registry: MetricsRegistry) {
-        func gauge(
-            _ name: String, _ help: String, _ gateway: Gateway,
-            _ read: @escaping @Sendable () -> Double
-        ) {
-            registry.gauge(
-                name, help: help, labels: [("app", self.name), ("gateway", gateway.rawValue)], read)
-        }
-        let ageHelp = "Age of the token that requests carry; 0 before the first."
-        if let credential = apns?.credential {
-            gauge("bugle_credential_token_age_seconds", ageHelp, .apns) {
-                credential.age(at: SystemTime.shared.monotonic)?.seconds ?? 0
-            }
-        }
-        if let credential = fcm?.tokens.credential {
-            gauge("bugle_credential_token_age_seconds", ageHelp, .fcm) {
-                credential.age(at: SystemTime.shared.monotonic)?.seconds ?? 0
-            }
-            gauge(
-                "bugle_credential_refused",
-                "1 while the token endpoint refuses the credential.", .fcm
-            ) { credential.fault.map { $0.fault == .none ? 0 : 1 } ?? 0 }
-        }
-    }
-}

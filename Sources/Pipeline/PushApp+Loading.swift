@@ -1,7 +1,7 @@
 // From the configuration to apps that can send: every key file is read and parsed here, so that
 // what is wrong with one is said at start and by `check`, not at the first push.
 
-internal import Base
+public import Base
 public import Config
 internal import Crypto
 internal import Gateways
@@ -25,10 +25,7 @@ extension PushApp {
     /// The apps of a configuration. Apps with the same APNs team and key share one credential,
     /// apps with the same service account one access token.
     public static func load(_ configuration: Configuration) throws(PushAppError) -> [PushApp] {
-        let loader = PushAppLoader()
-        var apps: [PushApp] = []
-        for app in configuration.apps { apps.append(try loader.load(app)) }
-        return apps
+        try PushAppLoader().load(configuration)
     }
 
     /// One app of a configuration, with credentials of its own: to find out what is wrong with it.
@@ -37,25 +34,45 @@ extension PushApp {
     }
 }
 
-/// Keeps what several apps share while they are loaded.
-private final class PushAppLoader {
+/// Loads apps, and keeps what several of them share. What is read again and has not changed is the
+/// same credential with the same tokens as before. Used by one thread.
+public final class PushAppLoader {
     private let providerTokens = ProviderTokenCache()
     /// Loaded accounts by the address that tokens are fetched from and the account's file.
-    private var accounts: [String: PushApp.FCM] = [:]
+    private var accounts: [SHA256Digest: AccessTokenService] = [:]
+    private var webPushCredentials: [SHA256Digest: WebPushCredential] = [:]
 
-    func load(_ app: Configuration.App) throws(PushAppError) -> PushApp {
+    /// A loader that has loaded nothing yet.
+    public init() {}
+
+    /// The apps of a configuration.
+    public func load(_ configuration: Configuration) throws(PushAppError) -> [PushApp] {
+        var apps: [PushApp] = []
+        for app in configuration.apps { apps.append(try load(app)) }
+        return apps
+    }
+
+    /// An app with all its gateways.
+    public func load(_ app: Configuration.App) throws(PushAppError) -> PushApp {
         var loaded = PushApp(name: app.name)
-        if let apns = app.apns {
-            let path = "apps.\(app.name).apns"
+        for gateway in Gateway.allCases { try load(gateway, of: app, into: &loaded) }
+        return loaded
+    }
+
+    /// One gateway of an app; nothing when the app does not have it.
+    public func load(
+        _ gateway: Gateway, of app: Configuration.App, into loaded: inout PushApp
+    ) throws(PushAppError) {
+        let path = "apps.\(app.name).\(gateway.rawValue)"
+        switch gateway {
+        case .apns:
+            guard let apns = app.apns else { return }
             loaded.certificateAPNs = try PushApp.CertificateAPNs(apns, path)
             if loaded.certificateAPNs == nil { loaded.apns = try load(apns, path) }
+        case .fcm: if let fcm = app.fcm { loaded.fcm = try load(fcm, path) }
+        case .webpush: if let webPush = app.webPush { loaded.webPush = try load(webPush, path) }
+        case .expo: if let expo = app.expo { loaded.expo = try load(expo, path) }
         }
-        if let fcm = app.fcm { loaded.fcm = try load(fcm, "apps.\(app.name).fcm") }
-        if let webPush = app.webPush {
-            loaded.webPush = try load(webPush, "apps.\(app.name).webpush")
-        }
-        if let expo = app.expo { loaded.expo = try load(expo, "apps.\(app.name).expo") }
-        return loaded
     }
 
     private func load(
@@ -93,9 +110,18 @@ private final class PushAppLoader {
             }
         }
         return PushApp.WebPush(
-            credential: WebPushCredential(subject: webPush.subject, keys: keys),
+            credential: credential(webPush.subject, keys),
             hosts: webPush.hosts,
             settings: WebPushSettings(ttlMin: Int64(webPush.ttlMin)), caFile: webPush.caFile)
+    }
+
+    private func credential(_ subject: String, _ keys: [VAPIDKey]) -> WebPushCredential {
+        let name = SHA256Digest(
+            of: ([subject] + keys.flatMap { [$0.id, $0.publicKey] }).joined(separator: "\n"))
+        if let known = webPushCredentials[name] { return known }
+        let credential = WebPushCredential(subject: subject, keys: keys)
+        webPushCredentials[name] = credential
+        return credential
     }
 
     private func load(
@@ -129,18 +155,12 @@ private final class PushAppLoader {
             throw PushAppError(
                 setting: setting, file: fcm.serviceAccount.path, problem: error.problem)
         }
-        let name = "\(account.tokenEndpoint.uri) \(json)"
-        let projectID = fcm.projectID ?? account.projectID
-        let endpoint = GatewayEndpoint(fcm.endpoint, caFile: fcm.caFile)
-        guard var shared = accounts[name] else {
-            let loaded = PushApp.FCM(
-                projectID: projectID, credential: OAuthCredential(account), endpoint: endpoint)
-            accounts[name] = loaded
-            return loaded
-        }
-        shared.projectID = projectID
-        shared.endpoint = endpoint
-        return shared
+        let name = SHA256Digest(of: "\(account.tokenEndpoint.uri) \(json)")
+        let tokens = accounts[name] ?? AccessTokenService(OAuthCredential(account))
+        accounts[name] = tokens
+        return PushApp.FCM(
+            projectID: fcm.projectID ?? account.projectID, tokens: tokens,
+            endpoint: GatewayEndpoint(fcm.endpoint, caFile: fcm.caFile))
     }
 
     private static func read(

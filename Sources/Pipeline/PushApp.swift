@@ -52,13 +52,19 @@ public struct PushApp: Sendable {
         /// Where messages are sent.
         public var endpoint: GatewayEndpoint
         /// Fetches access tokens, once for all lanes.
-        internal let tokens: AccessTokenService
+        internal var tokens: AccessTokenService
 
         /// FCM with a credential. Use one value for all that share the service account.
         public init(projectID: String, credential: OAuthCredential, endpoint: GatewayEndpoint) {
             self.projectID = projectID
             self.endpoint = endpoint
             tokens = AccessTokenService(credential)
+        }
+
+        internal init(projectID: String, tokens: AccessTokenService, endpoint: GatewayEndpoint) {
+            self.projectID = projectID
+            self.endpoint = endpoint
+            self.tokens = tokens
         }
     }
 

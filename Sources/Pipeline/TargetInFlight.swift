@@ -74,6 +74,8 @@ internal final class TargetInFlight: SlabResident {
     /// The credential of the present request: its generation and its birth.
     @exclusivity(unchecked) var credentialGeneration: UInt64 = 0
     @exclusivity(unchecked) var credentialBorn = MonotonicTime(nanos: 0)
+    /// How many credentials its bulkhead had had when the present request was built.
+    @exclusivity(unchecked) var credentialEpoch: UInt32 = 0
     @exclusivity(unchecked) var payloadBytes = 0
     /// By how many bytes its payload was too large; it gets a shorter body.
     @exclusivity(unchecked) var excessBytes = 0

@@ -69,15 +69,16 @@ internal final class WebPushSender {
 
 /// The push services that an app's subscriptions lead to. Loop-confined.
 internal final class WebPushServices {
-    let sender: WebPushSender
+    /// Builds the pushes; another one after the keys were replaced.
+    var sender: WebPushSender
     /// Makes the bulkhead of a push service.
-    private let make: (Origin, Bulkhead.PushService) -> Bulkhead
+    private let make: (WebPushSender, Origin, Bulkhead.PushService) -> Bulkhead
     private var services: [Origin: Bulkhead] = [:]
     private let observer: PoolObserver
 
     init(
         _ sender: WebPushSender, observer: PoolObserver,
-        make: @escaping (Origin, Bulkhead.PushService) -> Bulkhead
+        make: @escaping (WebPushSender, Origin, Bulkhead.PushService) -> Bulkhead
     ) {
         self.sender = sender
         self.observer = observer
@@ -99,7 +100,7 @@ internal final class WebPushServices {
         guard services.count < WebPushLimits.servicesMax else { return nil }
         let origin = Origin(host: endpoint.host, port: endpoint.port)
         let bulkhead = make(
-            origin, Bulkhead.PushService(origin: endpoint.origin, family: endpoint.service))
+            sender, origin, Bulkhead.PushService(origin: endpoint.origin, family: endpoint.service))
         services[origin] = bulkhead
         observer.add(bulkhead.pool)
         return bulkhead

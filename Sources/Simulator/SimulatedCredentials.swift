@@ -74,12 +74,13 @@ extension Simulator {
 
     /// Makes a service account with a key and registers it for its project and for others.
     public func makeServiceAccount(
-        projectID: String = "demo-project", alsoFor others: Set<String> = []
+        projectID: String = "demo-project", alsoFor others: Set<String> = [],
+        name: String = "push"
     ) throws -> SimulatedServiceAccount {
         let pair = try KeyPair.generate(for: .rs256)
         let key = try VerifyingKey(
             pem: pair.publicKeyPEM, for: .rs256, setting: "simulated service account")
-        let email = "push@\(projectID).iam.gserviceaccount.com"
+        let email = "\(name)@\(projectID).iam.gserviceaccount.com"
         facts.addServiceAccount(email: email, key, projects: others.union([projectID]))
         let json = ByteWriter(capacity: 4096)
         json.append("{\"type\":\"service_account\",\"project_id\":")

@@ -29,6 +29,8 @@ final class Stage {
     let loop: EventLoop
     let listener: HTTP2Listener
     let pool: HTTP2Pool
+    /// The proxy that the pool's connections go through, if there is one.
+    let proxy: ConnectProxy?
     private let server = Server()
     private let client = Client()
     private let caFile: String
@@ -67,7 +69,11 @@ final class Stage {
         set { client.mayWrite = newValue }
     }
 
-    init(_ policy: PoolPolicy, _ options: ServerOptions = ServerOptions()) throws {
+    init(
+        _ policy: PoolPolicy, _ options: ServerOptions = ServerOptions(),
+        through answer: ConnectProxy.Answer? = nil, bypass: [String] = [],
+        host: String = "127.0.0.1"
+    ) throws {
         signal(SIGPIPE, SIG_IGN)
         let authority = try Self.authority.get()
         caFile = authority.caFile
@@ -76,14 +82,24 @@ final class Stage {
         listener = try HTTP2Listener(
             loop: loop, certificatePEM: authority.certificate, keyPEM: authority.key,
             options: options, delegate: server)
+        var policy = policy
+        let loop = loop
+        proxy = try answer.map { try ConnectProxy($0, on: loop) }
+        if let proxy {
+            policy.egress.proxy = Egress.Proxy(
+                host: "127.0.0.1", port: proxy.port,
+                authorization: Egress.Proxy.basic(user: "bugle", password: "?>?pass:?"),
+                bypass: bypass)
+        }
         pool = HTTP2Pool(
-            loop: loop, origin: Origin(host: "127.0.0.1", port: listener.port),
+            loop: loop, origin: Origin(host: host, port: listener.port),
             tls: try TLSContext.client(caFile: caFile, alpn: ["h2"]), policy: policy)
         pool.delegate = client
     }
 
     deinit {
         pool.close()
+        proxy?.close()
         listener.close()
     }
 
@@ -141,7 +157,10 @@ final class Stage {
     /// Looking up a name takes another thread and real time, which must not count against
     /// deadlines of the test's clock.
     private func finishDialling() {
-        _ = run { !pool.connections.contains { $0.machine.phase == .dialling } }
+        _ = run {
+            if let proxy, proxy.answer == .silence { return !proxy.requests.isEmpty }
+            return !pool.connections.contains { $0.machine.phase == .dialling }
+        }
     }
 
     /// Paths that arrived on one connection.

@@ -40,9 +40,9 @@ final class ScriptedGateway: Sendable {
     /// Requests seen so far, in order.
     var seen: [Seen] { state.withLock { $0.seen } }
 
-    /// Answers everything that is held with 200.
-    func release() {
-        thread.handle.submit { [relay] in relay.release() }
+    /// Answers everything that is held.
+    func release(_ status: Int = 200, _ body: String = "") {
+        thread.handle.submit { [relay] in relay.release(status, body) }
     }
 
     init(
@@ -112,9 +112,9 @@ private final class Relay: ServerConnectionDelegate, @unchecked Sendable {
             loop: loop, certificatePEM: certificate, keyPEM: key, options: options, delegate: self)
     }
 
-    func release() {
+    func release(_ status: Int, _ body: String) {
         for (connection, stream) in held {
-            connection.respond(ServerResponse(status: 200), on: stream)
+            connection.respond(ServerResponse(status: status, text: body), on: stream)
         }
         held = []
     }

@@ -39,7 +39,7 @@ final class World {
     let registry = MetricsRegistry()
     private let producer: TopicProducer
     private var dispatcher: Dispatcher?
-    private let apps: [PushApp]
+    let apps: [PushApp]
     /// Changed before `start()` only.
     var settings: DispatcherSettings
     private let log = CollectingSink()
@@ -163,6 +163,12 @@ final class World {
     func lines(with text: String) -> Int { log.lines.count { $0.contains(text) } }
 
     func replace(_ levers: Levers) { _ = dispatcher?.replace(levers) }
+
+    /// Sends with another credential from now on.
+    func replaceCredential(of app: PushApp, at gateway: Gateway) throws {
+        let dispatcher = try #require(dispatcher)
+        #expect(dispatcher.replaceCredential(of: app, at: gateway) == nil)
+    }
 
     /// Stops as SIGTERM does; true when everything was finished in time.
     func stop() -> Bool {

@@ -10,12 +10,13 @@ internal enum CheckCommand: Command {
     static let synopsis = "check --config FILE [--online] [--checklist] [--json]"
     static let options: [Option] = [
         .config,
-        .flag("online", "also ask the broker and Redis, and look at a sample of the events"),
+        .flag("online", "also ask broker, Redis and gateways, and look at a sample of the events"),
         .flag("checklist", "answer the checklist before production, line by line"), .json,
     ]
     static let details = """
-        Exit code 0 when there is no error; warnings do not count. Nothing is changed, nothing is
-        sent to a gateway.
+        Exit code 0 when there is no error; warnings do not count. Nothing is changed. --online tries
+        each credential with a request that reaches no device: a push to a token that cannot exist
+        at APNs, validate_only at FCM, a question for no receipt at Expo.
         """
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {

@@ -1,6 +1,7 @@
 internal import Base
 internal import Config
 internal import Glibc
+internal import Pipeline
 internal import Synchronization
 internal import Telemetry
 
@@ -19,7 +20,8 @@ internal enum RunCommand: Command {
         SIGTERM or SIGINT: takes nothing new, finishes what is in flight, delivers results, commits
         and ends within drain_deadline with exit code 0. A second signal ends it at once; nothing
         is lost, what was open is done again. SIGHUP or a change of FILE loads its routes anew;
-        with a mistake in them the old ones stay. Metrics, /healthz and /readyz are served at
+        with a mistake in them the old ones stay. SIGHUP or a change of a file with a key or token
+        loads that anew; it is tried at its gateway before pushes carry it. Metrics, /healthz and /readyz are served at
         admin.listen.
         """
 
@@ -27,11 +29,19 @@ internal enum RunCommand: Command {
         _ = try arguments.positional()
         var options = PushService.Options()
         options.roles = try roles(arguments)
-        let configuration = try ConfigurationFile.load(arguments)
+        var configuration = try ConfigurationFile.load(arguments)
         let log = Log.standardError(
             level: configuration.log.level, format: configuration.log.format)
         let roles = options.roles ?? configuration.roles
+        let lease = try instanceLease(configuration, roles, log)
+        if configuration.kafka.isInstanceLeased, roles.contains(.dispatch) {
+            guard let lease else { return .ok }
+            configuration.kafka.instance = lease.name
+        }
+        defer { lease?.release() }
         let service = try PushService(configuration, options, log: log)
+        let credentials = try credentialReload(
+            try arguments.required("config", "FILE"), configuration, options, service, log)
         log.info(
             "started",
             [
@@ -48,7 +58,7 @@ internal enum RunCommand: Command {
         let reload = RouteReload(
             path: try arguments.required("config", "FILE"), configuration, log: log,
             replace: service.replaceRoutes)
-        guard waitForTheEnd(service, reload, log) else {
+        guard waitForTheEnd(service, lease, reload, credentials, log) else {
             // What is open cannot be committed here; whoever has the partitions next does it.
             _ = service.stop(deadline: SystemTime.shared.monotonic + failedStop)
             return .failed
@@ -74,15 +84,57 @@ internal enum RunCommand: Command {
         return roles
     }
 
+    /// The name among the replicas, told to them or leased; nil when there is no Redis to do that by,
+    /// or a signal ended the wait for one.
+    private static func instanceLease(
+        _ configuration: Configuration, _ roles: Set<Configuration.Role>, _ log: Log
+    ) throws(Failure) -> InstanceLease? {
+        let kafka = configuration.kafka
+        guard configuration.index.store == .redis, roles.contains(.dispatch) else { return nil }
+        return try InstanceLease(
+            kafka.isInstanceLeased ? .leased : .configured(kafka.instance), group: kafka.group,
+            try IndexStore.connection(configuration.redis), prefix: configuration.redis.prefix,
+            log: log.named("instance")
+        ) {
+            let signal = ProcessSignals.wait(upTo: .milliseconds(100))
+            return signal == nil || signal == SIGHUP
+        }
+    }
+
+    private static func credentialReload(
+        _ path: String, _ configuration: Configuration, _ options: PushService.Options,
+        _ service: PushService, _ log: Log
+    ) throws(Failure) -> CredentialReload {
+        let prover: CredentialProver
+        do throws(DispatcherError) {
+            prover = try CredentialProver(service.access)
+        } catch {
+            throw .failed("\(error)")
+        }
+        return CredentialReload(
+            path: path, configuration, apps: service.apps, loader: options.loader,
+            registry: service.registry, log: log.named("credentials"),
+            prove: { app, gateway, done in
+                guard let tokens = service.tokens else { return prover.prove(app, gateway, done) }
+                // A token that another replica has made for the same credential serves here too.
+                tokens.prepare(app, gateway) { prover.prove(app, gateway, done) }
+            }, replace: service.replaceCredential, attend: { service.tokens?.keep($0) })
+    }
+
     /// True when a signal asks for the end, false when the process cannot go on.
     private static func waitForTheEnd(
-        _ service: PushService, _ reload: RouteReload, _ log: Log
+        _ service: PushService, _ lease: InstanceLease?, _ reload: RouteReload,
+        _ credentials: CredentialReload, _ log: Log
     ) -> Bool {
         while true {
-            guard service.failure == nil else { return false }
+            guard service.failure == nil, lease?.failure == nil else { return false }
             switch ProcessSignals.wait(upTo: failureInterval) {
-            case nil: reload.reloadIfChanged()
-            case SIGHUP: reload.reload(because: "SIGHUP")
+            case nil:
+                reload.reloadIfChanged()
+                credentials.poll(at: SystemTime.shared.monotonic)
+            case SIGHUP:
+                reload.reload(because: "SIGHUP")
+                credentials.reload(at: SystemTime.shared.monotonic)
             case let signal?:
                 log.info("draining", ["signal": LogValue(ProcessSignals.name(signal))])
                 return true

@@ -22,8 +22,9 @@ internal enum SimulateCommand: Command {
     static let details = """
         Listens on the loopback interface, over TLS with a certificate authority of its own, and
         writes into DIR: ca.pem, AuthKey.p8, service-account.json, vapid.pem, expo-token and
-        bugle.apps.json, which is the section apps of a configuration that uses them. All are made anew at each
-        start. --json prints the addresses as one line of JSON. SIGTERM or Ctrl-C ends it.
+        bugle.apps.json, which is the section apps of a configuration that uses them; AuthKey-2.p8,
+        key id KEY0000002, and service-account-2.json are as good, for rotations. All are made anew
+        at each start. --json prints the addresses as one line of JSON. SIGTERM or Ctrl-C ends it.
 
         APNs enforces: POST /3/device/TOKEN and POST /4/broadcasts/apps/BUNDLE; a provider token
         (ES256, key and team known, at most an hour old, new ones 20 minutes apart, one team and key

@@ -34,6 +34,11 @@ internal struct GatewayFiles {
     private static func vapidKey(_ folder: String) -> String { "\(folder)/vapid.pem" }
     private static func expoToken(_ folder: String) -> String { "\(folder)/expo-token" }
     private static func account(_ folder: String) -> String { "\(folder)/service-account.json" }
+    /// A second key and account, which a rotation may lead to.
+    private static func nextKey(_ folder: String) -> String { "\(folder)/AuthKey-2.p8" }
+    private static func nextAccount(_ folder: String) -> String {
+        "\(folder)/service-account-2.json"
+    }
 
     /// Makes credentials that the simulator knows and writes everything into a folder.
     init(_ simulator: Simulator, folder: String) throws(Failure) {
@@ -52,6 +57,11 @@ internal struct GatewayFiles {
             try TextFile.write(
                 vapidKey.privateKeyPEM, to: Self.vapidKey(folder), isSecret: true)
             try TextFile.write(serviceAccount.json, to: Self.account(folder), isSecret: true)
+            let nextKey = try simulator.makeAPNsKey(keyID: "KEY0000002")
+            try TextFile.write(nextKey.privateKeyPEM, to: Self.nextKey(folder), isSecret: true)
+            let nextAccount = try simulator.makeServiceAccount(
+                projectID: Self.project, name: "push-2")
+            try TextFile.write(nextAccount.json, to: Self.nextAccount(folder), isSecret: true)
             try TextFile.write("{\"apps\":\(section)}\n", to: "\(folder)/bugle.apps.json")
         } catch let failure as Failure {
             throw failure
@@ -181,7 +191,7 @@ internal struct StateFolder {
         guard isTemporary else { return }
         for name in [
             "ca.pem", "AuthKey.p8", "service-account.json", "vapid.pem", "expo-token",
-            "bugle.apps.json", "bugle.yaml",
+            "bugle.apps.json", "bugle.yaml", "AuthKey-2.p8", "service-account-2.json",
         ] {
             unlink("\(path)/\(name)")
         }

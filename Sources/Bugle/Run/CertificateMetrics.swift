@@ -16,12 +16,15 @@ extension Configuration {
         }
     }
 
-    private var certificateFiles: [(setting: String, path: String)] {
+    /// The certificates that the configuration names, by the settings that name them.
+    internal var certificateFiles: [(setting: String, path: String)] {
         var files: [(String, String?)] = [
             ("redis.tls.ca_file", redis.tls?.caFile),
             ("redis.tls.cert_file", redis.tls?.certificateFile),
         ]
+        files.append(("egress.ca_file", egress.caFile))
         for app in apps {
+            files.append(("apps.\(app.name).expo.ca_file", app.expo?.caFile))
             files.append(("apps.\(app.name).apns.ca_file", app.apns?.caFile))
             files.append(("apps.\(app.name).apns.cert_file", app.apns?.certificateFile))
             files.append(("apps.\(app.name).fcm.ca_file", app.fcm?.caFile))

@@ -14,7 +14,8 @@ internal struct OfflineCheck {
     init(_ configuration: Configuration) { self.configuration = configuration }
 
     func run() -> [Finding] {
-        clients() + topics() + routes() + configuration.apps.flatMap(credentials) + clock()
+        clients() + topics() + routes() + egress() + configuration.apps.flatMap(credentials)
+            + clock()
             + retries()
     }
 
@@ -67,6 +68,24 @@ internal struct OfflineCheck {
         } catch {
             return error.lines.map { .error($0) }
         }
+    }
+
+    private func egress() -> [Finding] {
+        do throws(PushAppError) {
+            _ = try GatewayAccess(configuration)
+        } catch {
+            return [.error("\(error)")]
+        }
+        if let file = configuration.egress.caFile {
+            do throws(TLSError) {
+                _ = try TLSContext.client(caFile: file, alpn: ["h2"])
+            } catch {
+                return [.error("egress.ca_file: \(error)")]
+            }
+        }
+        return configuration.egress.proxy.map { proxy in
+            [.note("gateways are reached through the proxy \(proxy.address)")]
+        } ?? []
     }
 
     private func credentials(_ app: Configuration.App) -> [Finding] {

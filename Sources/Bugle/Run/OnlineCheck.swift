@@ -4,7 +4,7 @@ internal import JSON
 internal import Kafka
 internal import Redis
 
-/// What broker and Redis say to a configuration.
+/// What broker, Redis and gateways say to a configuration.
 internal struct OnlineCheck {
     let configuration: Configuration
 
@@ -13,7 +13,10 @@ internal struct OnlineCheck {
     /// A clock that differs by more makes tokens and expiries wrong.
     private static let clockTolerance = TimeSpan.seconds(5)
 
-    func run() -> [Finding] { kafka() + redis() }
+    func run() -> [Finding] {
+        kafka() + redis()
+            + (configuration.roles.contains(.dispatch) ? CredentialCheck(configuration).run() : [])
+    }
 
     // MARK: - Kafka
 
@@ -76,7 +79,9 @@ internal struct OnlineCheck {
             guard answered else {
                 return [.warning("kafka: the coordinator of transactions does not answer yet")]
             }
-            return [.ok("kafka: transactions are offered; this replica is \(kafka.instance)")]
+            let name =
+                kafka.isInstanceLeased ? "named by a lease in Redis" : kafka.instance
+            return [.ok("kafka: transactions are offered; this replica is \(name)")]
         } catch {
             return [.error("kafka: \(error)")]
         }

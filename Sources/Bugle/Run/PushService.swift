@@ -14,16 +14,26 @@ internal import TokenIndex
 /// The parts of a process, started and stopped as one. Every method may be called from any thread.
 internal final class PushService: Sendable {
     /// What is not in a configuration.
-    struct Options: Sendable {
+    struct Options {
         /// The parts to run; nil for those of the configuration.
         var roles: Set<Configuration.Role>?
         /// What events without content of their own show.
         var defaultNotification: (title: String, body: String?)?
+        /// Loads the credentials; kept by whoever loads them anew later.
+        var loader = PushAppLoader()
     }
 
     private let fleet: Fleet
     private let tracer: TraceExporter?
     private let acks: AckFeed?
+    /// What is counted here.
+    let registry: MetricsRegistry
+    /// The apps with the credentials that the process started with.
+    let apps: [PushApp]
+    /// How gateways are reached.
+    let access: GatewayAccess
+    /// Agrees on tokens with the other replicas; nil without a store that they share.
+    let tokens: TokenKeeper?
     private let feed: IndexFeed?
     private let dispatcher: Dispatcher?
     private let admin: AdminServer
@@ -38,12 +48,15 @@ internal final class PushService: Sendable {
         let kafka = try ClusterAccess.settings(configuration, log: log)
         let store = try IndexStore(configuration, log: log.named("redis"))
         let registry = MetricsRegistry()
-        let apps: [PushApp]
+        self.registry = registry
+        let loaded: [PushApp]
         do throws(PushAppError) {
-            apps = try PushApp.load(configuration)
+            loaded = try options.loader.load(configuration)
+            access = try GatewayAccess(configuration)
         } catch {
             throw .failed("\(error)")
         }
+        apps = loaded
         let counts = try Self.checkTopics(configuration, kafka, roles)
         // Nothing that can fail here comes after a group is joined: leaving one takes time.
         watched = WatchedParts()
@@ -54,6 +67,11 @@ internal final class PushService: Sendable {
             registry: registry, troubles: troubles,
             hindrances: { [watched] in watched.hindrances },
             fleet: { [watched] in watched.fleet })
+        tokens =
+            roles.contains(.dispatch) && store.isShared
+            ? try Self.startTokens(configuration, access, registry, log) : nil
+        tokens?.keep(loaded)
+        tokens?.waitForTokens()
         admin = try Self.startAdmin(configuration, watched, registry, status)
         fleet = try Fleet(
             FleetSettings(
@@ -86,8 +104,9 @@ internal final class PushService: Sendable {
         dispatcher =
             isDispatching
             ? try Self.startDispatcher(
-                configuration, kafka, options, routes, apps, store, fleet, traces, sample, registry,
-                log) : nil
+                configuration, kafka, options, routes, loaded, access, store, fleet, traces, sample,
+                registry, log)
+            : nil
         watched.watch(feed, dispatcher)
         let pace = PaceMeter()
         fleet.attach(
@@ -112,10 +131,16 @@ internal final class PushService: Sendable {
         dispatcher?.replaceRoutes(routes, configurationHash: configurationHash)
     }
 
+    /// Sends what is built from now on with another credential; returns why it does not.
+    func replaceCredential(of app: PushApp, at gateway: Gateway) -> String? {
+        dispatcher?.replaceCredential(of: app, at: gateway)
+    }
+
     /// Drains and stops; false when something was left open at the deadline.
     func stop(deadline: MonotonicTime) -> Bool {
         let isDrained = dispatcher?.stop(deadline: deadline) ?? true
         let isLeft = feed?.stop(deadline: deadline) ?? true
+        tokens?.stop()
         fleet.stop()
         acks?.stop()
         tracer?.stop()
@@ -145,6 +170,22 @@ internal final class PushService: Sendable {
         return counts
     }
 
+    private static func startTokens(
+        _ configuration: Configuration, _ access: GatewayAccess, _ registry: MetricsRegistry,
+        _ log: Log
+    ) throws(Failure) -> TokenKeeper {
+        let redis = try IndexStore.connection(configuration.redis)
+        let prefix = configuration.redis.prefix
+        let owner = String(UInt64.random(in: 1 ... .max), radix: 36)
+        do throws(DispatcherError) {
+            return try TokenKeeper(access, registry: registry, log: log.named("tokens")) { loop in
+                RedisTokenStore(redis, prefix: prefix, owner: owner, on: loop)
+            }
+        } catch {
+            throw .failed("\(error)")
+        }
+    }
+
     private static func startFeed(
         _ configuration: Configuration, _ kafka: KafkaConfiguration, _ store: IndexStore,
         _ registry: MetricsRegistry, _ log: Log
@@ -169,14 +210,16 @@ internal final class PushService: Sendable {
 
     private static func startDispatcher(
         _ configuration: Configuration, _ kafka: KafkaConfiguration, _ options: Options,
-        _ routes: RouteTable, _ apps: [PushApp], _ store: IndexStore, _ fleet: Fleet,
-        _ traces: TraceQueue?, _ acks: AckSample?, _ registry: MetricsRegistry, _ log: Log
+        _ routes: RouteTable, _ apps: [PushApp], _ access: GatewayAccess, _ store: IndexStore,
+        _ fleet: Fleet, _ traces: TraceQueue?, _ acks: AckSample?, _ registry: MetricsRegistry,
+        _ log: Log
     ) throws(Failure) -> Dispatcher {
         var settings = DispatcherSettings(configuration, kafka: kafka)
         settings.routes = routes
         settings.levers = fleet.levers
         settings.traces = traces
         settings.acks = acks
+        settings.access = access
         settings.defaultNotification = options.defaultNotification
         let addressesPerUser = configuration.limits.addressesPerUser
         do throws(DispatcherError) {

@@ -28,6 +28,10 @@ public enum APNsLimits {
     public static let tokenAgeRefresh = TimeSpan.minutes(45)
     /// How far that age varies, both ways.
     public static let tokenAgeJitter = TimeSpan.minutes(5)
+    /// The age up to which a token serves while the fleet has not agreed on the next.
+    public static let tokenAgeHeld = TimeSpan.minutes(54)
+    /// The age at which the fleet agrees on the next token, before any process makes its own.
+    public static let tokenAgeShared = TimeSpan.minutes(38)
     /// The age at which APNs refuses a provider token.
     public static let tokenAgeMax = TimeSpan.minutes(60)
 

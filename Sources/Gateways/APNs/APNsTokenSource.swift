@@ -9,7 +9,7 @@ public import Crypto
 public struct ProviderToken: Sendable {
     /// `bearer` and the JWT.
     public let header: [UInt8]
-    /// Counts the tokens of one source; names this token where its text must not appear.
+    /// Names this token where its text must not appear; no other token of the process has it.
     public let generation: UInt64
     /// When it was minted.
     public let mintedAt: MonotonicTime
@@ -30,12 +30,21 @@ public struct APNsTokenSource: Sendable {
     private let teamID: String
     private let keyID: String
     private let key: SigningKey
-    private var current: ProviderToken?
+    /// The current token; nil before the first.
+    public private(set) var current: ProviderToken?
     private var refreshAge = APNsLimits.tokenAgeRefresh
     private var random: SeededRandom
+    private let firstGeneration: UInt64
+    private var generations: UInt64 = 0
+    /// Until then somebody else looks after a new token, as long as the current one can serve.
+    private var heldUntil = MonotonicTime(nanos: .min)
 
     /// A source that has minted nothing yet.
-    public init(teamID: String, keyID: String, key: SigningKey, random: SeededRandom) {
+    public init(
+        teamID: String, keyID: String, key: SigningKey, random: SeededRandom,
+        firstGeneration: UInt64 = 1
+    ) {
+        self.firstGeneration = firstGeneration
         self.teamID = teamID
         self.keyID = keyID
         self.key = key
@@ -51,6 +60,7 @@ public struct APNsTokenSource: Sendable {
         guard let current else { return try mint(at: now, wall: wall) }
         let age = now - current.mintedAt
         guard age > refreshAge else { return current }
+        if now < heldUntil, age < APNsLimits.tokenAgeHeld { return current }
         do throws(OpenSSLError) {
             return try mint(at: now, wall: wall)
         } catch {
@@ -74,6 +84,28 @@ public struct APNsTokenSource: Sendable {
         return try token(at: now, wall: wall)
     }
 
+    /// Makes no token before that time while there is one that can serve: the fleet agrees on the
+    /// next.
+    public mutating func hold(until time: MonotonicTime) { heldUntil = time }
+
+    /// Takes over a token that another process has made so long ago, unless the current one is
+    /// newer. Returns whether it was taken.
+    public mutating func adopt(_ header: [UInt8], age: TimeSpan, at now: MonotonicTime) -> Bool {
+        guard age < APNsLimits.tokenAgeHeld, (current.map { now - $0.mintedAt > age } ?? true)
+        else { return false }
+        if current?.header == header { return false }
+        keep(header, mintedAt: now - age)
+        return true
+    }
+
+    /// Makes a token in any case that there is none, or the current one is old.
+    public mutating func renew(
+        olderThan span: TimeSpan, at now: MonotonicTime, wall: UnixMillis
+    ) throws(OpenSSLError) -> ProviderToken {
+        if let current, now - current.mintedAt < span { return current }
+        return try mint(at: now, wall: wall)
+    }
+
     /// How old the current token is; nil before the first.
     public func age(at now: MonotonicTime) -> TimeSpan? { current.map { now - $0.mintedAt } }
 
@@ -84,8 +116,14 @@ public struct APNsTokenSource: Sendable {
             header: "{\"alg\":\"ES256\",\"kid\":\"\(keyID)\"}",
             claims: "{\"iss\":\"\(teamID)\",\"iat\":\(wall.seconds)}", with: key)
         mintCount += 1
+        return keep(Array("bearer \(jwt)".utf8), mintedAt: now)
+    }
+
+    @discardableResult
+    private mutating func keep(_ header: [UInt8], mintedAt time: MonotonicTime) -> ProviderToken {
         let token = ProviderToken(
-            header: Array("bearer \(jwt)".utf8), generation: mintCount, mintedAt: now)
+            header: header, generation: firstGeneration + generations, mintedAt: time)
+        generations += 1
         current = token
         refreshAge =
             APNsLimits.tokenAgeRefresh - APNsLimits.tokenAgeJitter

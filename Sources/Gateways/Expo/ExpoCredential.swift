@@ -1,9 +1,12 @@
 public import Base
 
 /// An app's access to Expo's push service.
-public struct ExpoCredential: Sendable {
+public struct ExpoCredential: Sendable, Equatable {
     /// `Bearer` and the access token; nil for a project without enhanced push security.
     internal let header: Secret<[UInt8]>?
+
+    /// Whether there is no access token.
+    public var isEmpty: Bool { header == nil }
 
     /// An access token as Expo's website hands it out; nil when the project asks for none. Returns
     /// nil when it cannot stand in a header field.

@@ -28,6 +28,8 @@ public enum FCMLimits {
     public static let refreshPercentMin: Int64 = 80
     /// The latest part of an access token's life, in percent, at which it is replaced.
     public static let refreshPercentMax: Int64 = 90
+    /// The part of an access token's life, in percent, at which the fleet agrees on the next.
+    public static let sharedPercent: Int64 = 75
     /// How long before its end an access token is not used any more.
     public static let expiryMargin = TimeSpan.seconds(10)
     /// The life that is assumed when the token endpoint names none.

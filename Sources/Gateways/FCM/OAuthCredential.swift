@@ -14,12 +14,33 @@ public final class OAuthCredential: Sendable {
     /// A credential that has fetched nothing yet.
     public init(_ account: ServiceAccount, random: SeededRandom = .fromSystem()) {
         self.account = account
-        source = Mutex(OAuthTokenSource(account, random: random))
+        source = Mutex(
+            OAuthTokenSource(
+                account, random: random, firstGeneration: TokenGenerations.next()))
     }
 
     /// What to do for a token now.
-    public func next(at now: MonotonicTime, wall: UnixMillis) -> OAuthTokenSource.Action {
-        source.withLock { $0.next(at: now, wall: wall) }
+    public func next(
+        at now: MonotonicTime, wall: UnixMillis, isForced: Bool = false
+    ) -> OAuthTokenSource.Action {
+        source.withLock { $0.next(at: now, wall: wall, isForced: isForced) }
+    }
+
+    /// Asks for no call before that time.
+    public func hold(until time: MonotonicTime) { source.withLock { $0.hold(until: time) } }
+
+    /// Takes over a token that another process has fetched; see `OAuthTokenSource.adopt`.
+    internal func adopt(
+        _ header: [UInt8], age: TimeSpan, life: TimeSpan, at now: MonotonicTime
+    ) -> Bool {
+        source.withLock { $0.adopt(header, age: age, life: life, at: now) }
+    }
+
+    /// The current token with its age and its life; nil when there is none that serves.
+    internal func current(
+        at now: MonotonicTime
+    ) -> (token: AccessToken, age: TimeSpan, life: TimeSpan)? {
+        source.withLock { $0.current(at: now) }
     }
 
     /// Takes note that FCM refused a token with 401.

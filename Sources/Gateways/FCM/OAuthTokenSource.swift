@@ -10,7 +10,7 @@ internal import JSON
 public struct AccessToken: Sendable {
     /// `Bearer` and the token.
     public let header: [UInt8]
-    /// Counts the tokens of one source; names this token where its text must not appear.
+    /// Names this token where its text must not appear; no other token of the process has it.
     public let generation: UInt64
     /// When it was received.
     public let fetchedAt: MonotonicTime
@@ -61,6 +61,11 @@ public struct OAuthTokenSource: Sendable {
 
     private let account: ServiceAccount
     private var random: SeededRandom
+    private let firstGeneration: UInt64
+    private var generations: UInt64 = 0
+    private var life = TimeSpan.zero
+    /// Until then somebody else looks after a new token.
+    private var heldUntil = MonotonicTime(nanos: .min)
     private var current: AccessToken?
     private var expiresAt = MonotonicTime(nanos: 0)
     private var refreshAt = MonotonicTime(nanos: 0)
@@ -71,18 +76,27 @@ public struct OAuthTokenSource: Sendable {
     private var lastForcedAt: MonotonicTime?
 
     /// A source that has fetched nothing yet.
-    public init(_ account: ServiceAccount, random: SeededRandom) {
+    public init(_ account: ServiceAccount, random: SeededRandom, firstGeneration: UInt64 = 1) {
+        self.firstGeneration = firstGeneration
         self.account = account
         self.random = random
     }
 
     /// What to do for a token now.
-    public mutating func next(at now: MonotonicTime, wall: UnixMillis) -> Action {
-        if let current, now < refreshAt { return .use(current) }
+    ///
+    /// `isForced` asks for a call although the current token can serve, and whoever holds it back.
+    public mutating func next(
+        at now: MonotonicTime, wall: UnixMillis, isForced: Bool = false
+    ) -> Action {
+        if let current, now < refreshAt, !isForced { return .use(current) }
         if current != nil, now >= expiresAt { self.current = nil }
         if let flight = inFlight, now >= flight.deadline {
             inFlight = nil
             failed(.answerTimeout, "the token endpoint did not answer", at: now)
+        }
+        if now < heldUntil, !isForced {
+            if let current { return .use(current) }
+            return .wait(until: heldUntil)
         }
         if inFlight == nil, now >= nextFetchAt {
             do throws(OpenSSLError) {
@@ -119,14 +133,7 @@ public struct OAuthTokenSource: Sendable {
         let reply = OAuthReply(answer)
         switch reply.meaning {
         case .token(let text, let life):
-            failures = 0
-            fault = nil
-            current = AccessToken(
-                header: Array("Bearer \(text)".utf8), generation: number, fetchedAt: now)
-            expiresAt = now + max(life - FCMLimits.expiryMargin, FCMLimits.expiryMargin)
-            let percent = Int64.random(
-                in: FCMLimits.refreshPercentMin...FCMLimits.refreshPercentMax, using: &random)
-            refreshAt = min(now + life / 100 * percent, expiresAt)
+            keep(Array("Bearer \(text)".utf8), fetchedAt: now, life: life)
             nextFetchAt = now
         case .refused(let fault, let reason, let explanation):
             refused(fault, reason, explanation, at: now)
@@ -136,6 +143,47 @@ public struct OAuthTokenSource: Sendable {
                 nextFetchAt = max(nextFetchAt, now + min(asked, FCMLimits.fetchWaitMax))
             }
         }
+    }
+
+    private mutating func keep(
+        _ header: [UInt8], fetchedAt time: MonotonicTime, life: TimeSpan
+    ) {
+        failures = 0
+        fault = nil
+        current = AccessToken(
+            header: header, generation: firstGeneration + generations, fetchedAt: time)
+        generations += 1
+        self.life = life
+        expiresAt = time + max(life - FCMLimits.expiryMargin, FCMLimits.expiryMargin)
+        let percent = Int64.random(
+            in: FCMLimits.refreshPercentMin...FCMLimits.refreshPercentMax, using: &random)
+        refreshAt = min(time + life / 100 * percent, expiresAt)
+    }
+
+    /// Asks for no call before that time: the fleet agrees on the next token.
+    public mutating func hold(until time: MonotonicTime) { heldUntil = time }
+
+    /// Takes over a token that another process has fetched so long ago, unless the current one is
+    /// newer. Returns whether it was taken.
+    public mutating func adopt(
+        _ header: [UInt8], age: TimeSpan, life: TimeSpan, at now: MonotonicTime
+    ) -> Bool {
+        guard age < life / 100 * FCMLimits.refreshPercentMax,
+            (current.map { now - $0.fetchedAt > age } ?? true)
+        else { return false }
+        // One that FCM has refused does not come back by this road.
+        if let lastForcedAt, now - age <= lastForcedAt { return false }
+        if current?.header == header { return false }
+        keep(header, fetchedAt: now - age, life: life)
+        return true
+    }
+
+    /// The current token with its age and its life; nil when there is none that serves.
+    public mutating func current(
+        at now: MonotonicTime
+    ) -> (token: AccessToken, age: TimeSpan, life: TimeSpan)? {
+        guard let current, now < expiresAt else { return nil }
+        return (current, now - current.fetchedAt, life)
     }
 
     /// Takes note that a call of the token endpoint got no answer.

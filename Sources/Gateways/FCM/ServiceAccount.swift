@@ -11,6 +11,8 @@ public struct ServiceAccount: Sendable {
     /// Where access tokens are fetched.
     public let tokenEndpoint: TokenEndpoint
 
+    /// Seals tokens for the other replicas, who hold the same key.
+    internal let box: SealedBox
     private let privateKeyID: String?
     private let key: SigningKey
 
@@ -51,6 +53,11 @@ public struct ServiceAccount: Sendable {
         tokenEndpoint = endpoint
         key = try SigningKey(
             pem: try text("private_key"), for: .rs256, setting: "\(setting), 'private_key'")
+        do throws(OpenSSLError) {
+            box = try SealedBox(key, purpose: "oauth access token")
+        } catch {
+            throw KeyError(setting: setting, problem: error.description)
+        }
     }
 
     private static func isProjectCharacter(_ byte: UInt8) -> Bool {

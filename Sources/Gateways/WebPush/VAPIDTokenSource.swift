@@ -45,7 +45,7 @@ public struct VAPIDKey: Sendable {
 public struct VAPIDToken: Sendable {
     /// `vapid t=<JWT>, k=<public key>`.
     public let header: [UInt8]
-    /// Counts the tokens of one source; names this token where its text must not appear.
+    /// Names this token where its text must not appear; no other token of the process has it.
     public let generation: UInt64
     /// When it was minted.
     public let mintedAt: MonotonicTime
@@ -83,10 +83,12 @@ public struct VAPIDTokenSource: Sendable {
 
     private let subject: String
     private let keys: [VAPIDKey]
+    private let firstGeneration: UInt64
     private var entries: [Name: Entry] = [:]
 
     /// A source that has minted nothing yet. The first key signs for registrations that name none.
-    public init(subject: String, keys: [VAPIDKey]) {
+    public init(subject: String, keys: [VAPIDKey], firstGeneration: UInt64 = 1) {
+        self.firstGeneration = firstGeneration
         precondition(!keys.isEmpty, "VAPID needs a key")
         self.subject = subject
         self.keys = keys
@@ -150,8 +152,8 @@ public struct VAPIDTokenSource: Sendable {
         } catch { throw .signing(error) }
         mintCount += 1
         let token = VAPIDToken(
-            header: Array("vapid t=\(jwt), k=\(key.publicKey)".utf8), generation: mintCount,
-            mintedAt: now)
+            header: Array("vapid t=\(jwt), k=\(key.publicKey)".utf8),
+            generation: firstGeneration + mintCount - 1, mintedAt: now)
         if entries.count >= WebPushLimits.tokensMax, entries[name] == nil {
             if let idle = entries.min(by: { $0.value.usedAt < $1.value.usedAt }) {
                 entries[idle.key] = nil

@@ -18,7 +18,9 @@ public final class WebPushCredential: Sendable {
     public init(subject: String, keys: [VAPIDKey]) {
         keyIDs = keys.map(\.id)
         publicKeys = keys.map(\.publicKey)
-        source = Mutex(VAPIDTokenSource(subject: subject, keys: keys))
+        source = Mutex(
+            VAPIDTokenSource(
+                subject: subject, keys: keys, firstGeneration: TokenGenerations.next()))
     }
 
     /// The token for a push service, signed by the key of a registration.

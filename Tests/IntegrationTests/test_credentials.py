@@ -1,0 +1,135 @@
+"""Credentials that change under a running dispatcher: another key comes under load and costs no push,
+a bad one changes nothing."""
+
+import os
+import random
+import signal
+import subprocess
+import unittest
+
+import harness
+from harness import World, bugle, device, event, wait_until
+
+
+class Credentials(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.world = World()
+        cls.addClassCleanup(cls.world.close)
+        cls.world.apply_topics()
+        cls.world.start()
+        cls.seed = harness.seed()
+        generator = random.Random(cls.seed)
+        cls.devices = [
+            device(generator, f"u{n}", f"i{n}", "fcm" if n % 2 else "apns") for n in range(60)]
+        cls.world.register(cls.devices)
+
+    def setUp(self):
+        self.folder = self.world.gateways.folder
+        self.logged = len(self.world.dispatcher.log.read_text())
+
+    def log(self):
+        return self.world.dispatcher.log.read_text()[self.logged:]
+
+    def await_log(self, text, count=1):
+        wait_until(lambda: self.log().count(text) >= count, 30, lambda: f"{text}: {self.log()}")
+
+    def metric(self, name, **labels):
+        for line in self.world.get("/metrics")[1].splitlines():
+            if line.startswith(name) and all(f'{k}="{v}"' in line for k, v in labels.items()):
+                return float(line.rsplit(" ", 1)[1])
+        return None
+
+    def configure(self, **apns):
+        self.world.settings["apps"]["shop"]["apns"].update(apns)
+        new = self.folder / "bugle.yaml.new"
+        new.write_text(harness.yaml(self.world.settings) + "\n")
+        new.rename(self.world.config)
+
+    def replace(self, name, source):
+        """Moves the link to another file, as a mounted secret does."""
+        link = self.folder / "link.new"
+        link.symlink_to(source)
+        os.rename(link, self.folder / name)
+
+    def test_a_rotation_under_load_costs_no_push(self):
+        events = [event(f"rotate-{n}", self.devices[n % 60].user) for n in range(3000)]
+        half = len(events) // 2
+        self.world.publish(events[:half])
+        self.replace("AuthKey.p8", "AuthKey-2.p8")
+        self.configure(key_id="KEY0000002")
+        self.replace("service-account.json", "service-account-2.json")
+        for start in range(half, len(events), 250):
+            self.world.publish(events[start:start + 250])
+            harness.pause(0.2)
+        self.await_log("credential replaced", 2)
+        self.world.publish([event(f"after-{n}", d.user) for n, d in enumerate(self.devices)])
+        self.world.wait_settled(60)
+        outcomes = [r["outcome"] for r in self.world.results()
+                    if r["event_id"].startswith(("rotate-", "after-"))]
+        self.assertEqual(set(outcomes), {"accepted"}, f"SEED={self.seed}")
+        self.assertEqual(len(outcomes), len(events) + len(self.devices))
+        for gateway in ("apns", "fcm"):
+            self.assertEqual(
+                self.metric("bugle_credential_reloads_total", gateway=gateway, result="replaced"), 1)
+        self.assertIn("key KEY0000002 of team TEAM000001", self.log())
+        self.assertNotIn("PRIVATE KEY", self.log())
+
+    def test_bad_ones_change_nothing(self):
+        before = self.metric("bugle_credential_reloads_total", gateway="fcm", result="failed")
+        good = (self.folder / "service-account.json").resolve().read_text()
+        bad = self.folder / "bad.json"
+        bad.write_text(good[:len(good) // 2])
+        self.replace("service-account.json", "bad.json")
+        self.await_log("the old credential stays")
+        self.assertIn("service-account.json", self.log())
+        # A file that is whole, with a key that Google does not know.
+        key = subprocess.run(
+            ["openssl", "genpkey", "-algorithm", "RSA"], capture_output=True, text=True,
+            check=True).stdout
+        account = harness.json.loads(good)
+        account["private_key"] = key
+        bad.write_text(harness.json.dumps(account))
+        self.await_log("the old credential stays", 2)
+        self.assertIn("Invalid JWT Signature", self.log())
+        self.assertGreaterEqual(
+            self.metric("bugle_credential_reloads_total", gateway="fcm", result="failed"),
+            before + 2)
+        self.assertEqual(self.metric("bugle_credentials_pending"), 1)
+        self.world.publish([event(f"bad-{n}", d.user) for n, d in enumerate(self.devices)])
+        self.world.wait_settled(60)
+        self.assertEqual(
+            {r["outcome"] for r in self.world.results() if r["event_id"].startswith("bad-")},
+            {"accepted"})
+        bad.write_text(good)
+        self.world.dispatcher.signal(signal.SIGHUP)
+        wait_until(lambda: self.metric("bugle_credentials_pending") == 0, 30, self.log)
+
+    def test_check_tries_each_credential(self):
+        done = bugle("check", "--config", self.world.config, "--online")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for words in ("apps.shop.apns: production takes", "apps.shop.apns: sandbox takes",
+                      "apps.shop.fcm: ", "apps.shop.expo: ", "apps.shop.webpush: "):
+            self.assertIn(words, done.stdout)
+        config = self.folder / "wrong.yaml"
+        settings = harness.json.loads(harness.json.dumps(self.world.settings))
+        settings["apps"]["shop"]["apns"]["key_id"] = "KEY0000009"
+        settings["apps"]["shop"]["fcm"]["project_id"] = "somebody-elses"
+        token = self.folder / "wrong-token"
+        token.write_text("wrong")
+        settings["apps"]["shop"]["expo"]["access_token_file"] = str(token)
+        config.write_text(harness.yaml(settings) + "\n")
+        done = bugle("check", "--config", config, "--online")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        for words in ("apps.shop.apns: production: APNs refuses", "InvalidProviderToken",
+                      "may not send for the project somebody-elses",
+                      "apps.shop.expo: Expo refuses the access token"):
+            self.assertIn(words, done.stdout)
+        self.assertNotIn("wrong\n", done.stdout.replace("wrong.yaml", ""))
+        pushes = [e for e in self.world.gateways.journal() if e.get("token") == "0"]
+        self.assertTrue(pushes and all(e["status"] == 400 or e["status"] == 403 for e in pushes),
+                        pushes)
+
+
+if __name__ == "__main__":
+    unittest.main()

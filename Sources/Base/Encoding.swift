@@ -36,11 +36,15 @@ public enum Hex {
 
 /// Base64 with the URL-safe alphabet and without padding.
 public enum Base64URL {
-    private static let alphabet: [UInt8] = Array(
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+    fileprivate static let alphabet: StaticString =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+    /// How many characters some bytes become.
+    public static func length(of bytes: Int) -> Int { (bytes * 4 + 2) / 3 }
 
     /// Encodes bytes; the output has no padding.
     public static func encode(_ bytes: some Sequence<UInt8>) -> String {
+        let alphabet = alphabet.utf8Start
         var text: [UInt8] = []
         var accumulator: UInt32 = 0
         var bits = 0
@@ -88,5 +92,34 @@ public enum Base64URL {
         }
         let paddingFits = padding == 0 || (symbols + padding) % 4 == 0 && padding <= 2
         return symbols % 4 == 1 || !paddingFits ? nil : bytes
+    }
+}
+
+extension ByteWriter {
+    /// Appends base64url without padding.
+    public func append(base64URL source: UnsafeRawBufferPointer) {
+        let alphabet = Base64URL.alphabet.utf8Start
+        appendUninitialized(Base64URL.length(of: source.count)) { target in
+            var (read, written) = (0, 0)
+            while read + 3 <= source.count {
+                let word =
+                    UInt32(source[read]) << 16 | UInt32(source[read + 1]) << 8
+                    | UInt32(source[read + 2])
+                target[written] = alphabet[Int(word >> 18)]
+                target[written + 1] = alphabet[Int(word >> 12 & 63)]
+                target[written + 2] = alphabet[Int(word >> 6 & 63)]
+                target[written + 3] = alphabet[Int(word & 63)]
+                read += 3
+                written += 4
+            }
+            let rest = source.count - read
+            guard rest > 0 else { return written }
+            let word =
+                UInt32(source[read]) << 16 | (rest == 2 ? UInt32(source[read + 1]) << 8 : 0)
+            target[written] = alphabet[Int(word >> 18)]
+            target[written + 1] = alphabet[Int(word >> 12 & 63)]
+            if rest == 2 { target[written + 2] = alphabet[Int(word >> 6 & 63)] }
+            return written + rest + 1
+        }
     }
 }

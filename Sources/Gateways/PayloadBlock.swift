@@ -18,6 +18,7 @@ internal enum PayloadBlock {
         block.uuid("id", content.messageID)
         block.string("type", content.eventType)
         if let audience = content.audience { block.string("aud", audience) }
+        if let sealed = content.sealed { block.string("jwe", sealed.bytes) }
         if let image { block.value("image", image) }
         if let notification = content.notification {
             if let link = notification.link { block.value("link", link) }

@@ -58,6 +58,8 @@ public final class PushContent {
     @exclusivity(unchecked) public var fcmCollapseKey: String?
     /// Whether the gateway is asked to check only.
     @exclusivity(unchecked) public var validateOnly: Bool
+    /// What only the device can read, encrypted for the target at hand; nil when nothing is.
+    @exclusivity(unchecked) public var sealed: ByteWriter?
 
     /// Where renderers keep what all targets of the event share; nil makes them write each request
     /// anew. It is given when the content is complete: later changes of anything but the message's

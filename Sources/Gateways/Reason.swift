@@ -119,6 +119,8 @@ public enum Reason: String, Sendable, CaseIterable {
     case endpointForbidden = "endpoint_forbidden"
     case vapidKeyUnknown = "vapid_key_unknown"
     case encryptionFailed = "encryption_failed"
+    case noDeviceKey = "no_device_key"
+    case malformedDeviceKey = "malformed_device_key"
     case localPayloadTooLarge = "payload_too_large"
     case malformedToken = "malformed_token"
     case malformedTopic = "malformed_topic"

@@ -16,6 +16,8 @@ public final class EventExplainer {
     private let scratch = ByteWriter()
     /// The Firebase projects by app.
     private let projects: [String: String]
+    /// Whether encrypted content is left out of the bodies: nobody but the device could read it.
+    internal var hidesSealed = true
 
     /// An explainer; `projects` are the Firebase projects by app, where they are known.
     public init(_ configuration: Configuration, _ routes: RouteTable, projects: [String: String]) {
@@ -125,11 +127,13 @@ public final class EventExplainer {
         _ app: Configuration.App, without excess: Int, base: () -> PushContent
     ) -> Explanation.Answer {
         let content: PushContent
+        var secret: ContentVersion?
         do throws(ContentError) {
             if let routed {
                 let version = try contents.version(
                     of: routed, for: address, without: excess, base: base)
                 content = version.content ?? base()
+                if routed.route.encrypts { secret = version }
             } else {
                 content = try contents.content(of: envelope, base: base())
             }
@@ -140,6 +144,14 @@ public final class EventExplainer {
         content.shared = nil
         content.messageID = address.withAddressID {
             EventEnvelope.messageID(of: content.eventIdentity, addressID: $0, scratch: scratch)
+        }
+        if let secret {
+            let answer = contents.seal(secret, as: content, app: app.name, for: address)
+            if case .refused(let outcome, let reason, let detail) = answer {
+                return outcome == .suppressed
+                    ? .suppressed(reason: reason.rawValue)
+                    : .rejected(reason: reason.rawValue, detail: detail)
+            }
         }
         let request = OutboundRequest()
         let rendering = address.withToken {
@@ -155,7 +167,8 @@ public final class EventExplainer {
         case .request(let notes):
             return .request(
                 masked(
-                    request, address, isSecret: !envelope.isBroadcast, notes: notes.detail))
+                    request, address, content, isSecret: !envelope.isBroadcast,
+                    secret?.secret.text, notes: notes.detail))
         case .malformedToken(let detail):
             return .rejected(reason: Reason.malformedToken.rawValue, detail: detail)
         case .rejected(let reason, let detail):
@@ -263,7 +276,8 @@ public final class EventExplainer {
 
     /// The request as text, the token named by its hash.
     private func masked(
-        _ request: OutboundRequest, _ address: DeviceAddress, isSecret: Bool, notes: String
+        _ request: OutboundRequest, _ address: DeviceAddress, _ content: PushContent,
+        isSecret: Bool, _ secret: String?, notes: String
     ) -> Explanation.Request {
         // Of an endpoint, all behind the host is the secret.
         let token =
@@ -273,14 +287,17 @@ public final class EventExplainer {
             token.isEmpty || !isSecret
                 ? text : text.replacing(token, with: "<token \(address.tokenName)>")
         }
-        let body = mask(request.body.text)
+        var body = mask(request.body.text)
+        if hidesSealed, let sealed = content.sealed {
+            body = body.replacing(sealed.text, with: "<\(sealed.count) bytes of JWE>")
+        }
         return Explanation.Request(
             fields: request.fields.map { field in
                 (
                     field.name.description,
                     mask(String(decoding: request.value(of: field), as: UTF8.self))
                 )
-            }, body: body, bodyBytes: request.body.count, notes: notes,
+            }, body: body, secret: secret, bodyBytes: request.body.count, notes: notes,
             doubts: SensitiveValues.found(in: body))
     }
 }

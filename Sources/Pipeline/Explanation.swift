@@ -11,6 +11,8 @@ public struct Explanation: Sendable {
         public let fields: [(name: String, value: String)]
         /// The body, the token masked.
         public let body: String
+        /// What stands encrypted in the body, as the device reads it; nil when nothing does.
+        public let secret: String?
         /// The size of the true body, in bytes.
         public let bodyBytes: Int
         /// What was changed about the content; empty when nothing was.

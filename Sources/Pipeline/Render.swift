@@ -35,6 +35,9 @@ extension Lane {
                     outcome: .rejected, reason: .invalidContent, detail: error.description))
         }
         content.turn(to: target.messageID, at: loop.wall)
+        if let refusal = seal(content, for: target, of: event, at: address) {
+            return .settled(refusal)
+        }
         let kind: AddressKind =
             event.routed == nil ? .alert : AddressKind(rawValue: address.kind) ?? .alert
         let broadcast = event.envelope?.isBroadcast == true ? event.envelope?.to?.kind : nil
@@ -150,6 +153,22 @@ extension Lane {
             preconditionFailure("a version without content was kept")
         }
         return content
+    }
+
+    /// Encrypts what only the device may read, where the route says so; what it returns stands in
+    /// the way of sending.
+    private func seal(
+        _ content: PushContent, for target: TargetInFlight, of event: EventInFlight,
+        at address: DeviceAddress
+    ) -> Settlement? {
+        guard let routed = event.routed, routed.route.encrypts,
+            let version = routed.versions.first(where: { $0.content === content })
+        else { return nil }
+        switch contents.seal(version, as: content, app: event.app?.name ?? "", for: address) {
+        case .sealed: return nil
+        case .refused(let outcome, let reason, let detail):
+            return Settlement(outcome: outcome, reason: reason, detail: detail)
+        }
     }
 
     /// The event's content: read once for all of its targets.

@@ -50,6 +50,7 @@ internal final class RoutedEvent {
             if address.permission == .denied { return .permissionDenied }
             if kind != .raw, !route.hasFallback { return .webRequiresVisible }
         }
+        if route.encrypts, !address.hasPublicKeys { return .noDeviceKey }
         return nil
     }
 
@@ -70,6 +71,9 @@ extension DeviceAddress {
     fileprivate var isBrowser: Bool {
         gateway == .webpush || withPlatform { $0.elementsEqual("web".utf8) }
     }
+
+    /// Whether its client left keys to encrypt for.
+    fileprivate var hasPublicKeys: Bool { publicKeys.map { $0 != "[]" } ?? false }
 }
 
 /// A route's words for one kind of reader. Reused.
@@ -77,14 +81,21 @@ internal final class ContentVersion {
     fileprivate(set) var reader = Route.Reader()
     /// The gateway whose limit its body was shortened for; nil for the whole body.
     fileprivate var shortenedFor: Gateway?
+    /// By how many bytes of a request; equal for all targets whose requests are equally long.
+    fileprivate var excess = 0
+    /// What is encrypted for each target of a route that does so; else empty.
+    let secret = ByteWriter(capacity: 0)
     /// Owns the memory of the words.
     fileprivate let parser = JSONParser(maximumBytes: 1 << 20)
     /// What its targets' requests have in common.
     let shared = SharedRequest()
     var content: PushContent?
 
-    fileprivate func fits(_ reader: Route.Reader, shortenedFor gateway: Gateway?) -> Bool {
-        shortenedFor == gateway && self.reader.mustSee == reader.mustSee
+    fileprivate func fits(
+        _ reader: Route.Reader, shortenedFor gateway: Gateway?, by excess: Int
+    ) -> Bool {
+        shortenedFor == gateway && self.excess == excess
+            && self.reader.mustSee == reader.mustSee
             && self.reader.locale == reader.locale
             && self.reader.timeZone == reader.timeZone
     }
@@ -99,6 +110,7 @@ internal final class ContentMaker {
     private lazy var shortening = JSONParser(maximumBytes: 1 << 20)
     private lazy var patching = JSONParser(maximumBytes: 1 << 20)
     private lazy var patch = ByteWriter()
+    private lazy var sealedContent = SealedContent()
 
     /// Versions that are kept for later events.
     private static let spareMax = 64
@@ -206,12 +218,15 @@ internal final class ContentMaker {
     ) throws(ContentError) -> ContentVersion {
         let reader = routed.reader(at: address)
         let gateway = excess > 0 ? address.gateway : nil
-        if let version = routed.versions.first(where: { $0.fits(reader, shortenedFor: gateway) }) {
+        if let version = routed.versions.first(where: {
+            $0.fits(reader, shortenedFor: gateway, by: excess)
+        }) {
             return version
         }
         let version = spare.popLast() ?? ContentVersion()
         version.reader = reader
         version.shortenedFor = gateway
+        version.excess = excess
         do throws(ContentError) {
             version.content = try content(of: routed, version, base(), without: excess)
         } catch {
@@ -239,7 +254,10 @@ internal final class ContentMaker {
         } catch {
             throw ContentError(field: error.field, problem: error.problem)
         }
-        if excess > 0 { shortenBody(by: excess, for: version.shortenedFor) }
+        if excess > 0 {
+            shortenBody(by: excess, for: version.shortenedFor, sealed: routed.route.encrypts)
+        }
+        if routed.route.encrypts { try hideSecrets(in: version) }
         let root: JSONValue
         do throws(JSONError) {
             root = try version.parser.parse(words.bytes)
@@ -254,19 +272,46 @@ internal final class ContentMaker {
         try content.take(
             notification: root["notification"], data: root["data"], apns: root["apns"],
             fcm: root["fcm"], webpush: root["webpush"], expo: root["expo"])
-        content.shared = version.shared
+        // What is encrypted differs from target to target.
+        content.shared = routed.route.encrypts ? nil : version.shared
         return content
+    }
+
+    /// Moves what only the device may read out of the words, and leaves the general text.
+    private func hideSecrets(in version: ContentVersion) throws(ContentError) {
+        let root: JSONValue
+        do throws(JSONError) {
+            root = try shortening.parse(words.bytes)
+        } catch {
+            throw ContentError(field: "the route's content", problem: "\(error)")
+        }
+        patch.removeAll()
+        SecretWords.split(root, clear: patch, secret: version.secret)
+        words.removeAll()
+        words.append(patch.bytes)
+    }
+
+    /// Encrypts a version's secrets for a target, as its content says who that is.
+    func seal(
+        _ version: ContentVersion, as content: PushContent, app: String, for address: DeviceAddress
+    ) -> SealedContent.Answer {
+        sealedContent.seal(version.secret.bytes, as: content, app: app, for: address)
     }
 
     /// Takes at least so many bytes off the end of the notification's body, at the boundary of a
     /// character, the ellipsis counted. Nothing else shrinks: a body that is gone altogether
     /// leaves a payload that is still too large, and is refused as that.
-    private func shortenBody(by excess: Int, for gateway: Gateway?) {
+    private func shortenBody(by excess: Int, for gateway: Gateway?, sealed isSealed: Bool) {
+        // Encrypted text goes out in base64url, four characters for three bytes.
+        let excess = isSealed ? (excess + 1) * 3 / 4 + 1 : excess
         guard let root = try? shortening.parse(words.bytes),
             let body = root["notification"]?["body"]?.string
         else { return }
-        // FCM counts the text, APNs the JSON around it too.
-        let kept = Shortening.prefix(of: body, without: excess, asJSON: gateway != .fcm)
+        // FCM and Expo count the text, the others and what is encrypted the JSON around it too.
+        let isJSON = isSealed || gateway != .fcm && gateway != .expo
+        guard let kept = Shortening.prefix(of: body, without: excess, asJSON: isJSON) else {
+            return
+        }
         patch.removeAll()
         patch.append("{\"notification\":{\"body\":")
         patch.append(jsonString: kept)
@@ -285,6 +330,7 @@ internal final class ContentMaker {
     private func give(_ version: ContentVersion) {
         version.content = nil
         version.shared.forget()
+        version.secret.removeAll()
         if spare.count < Self.spareMax { spare.append(version) }
     }
 }

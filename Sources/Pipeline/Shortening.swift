@@ -6,20 +6,20 @@ internal enum Shortening {
     private static let ellipsis = "…"
 
     /// The longest beginning of a text that is shorter by at least `excess` bytes, ellipsis
-    /// included; empty when there is none. `asJSON` counts bytes as they stand in a JSON string.
-    static func prefix(of text: String, without excess: Int, asJSON: Bool) -> String {
+    /// included; nil when not even its first character can stay. `asJSON` counts bytes as they stand in a JSON string.
+    static func prefix(of text: String, without excess: Int, asJSON: Bool) -> String? {
         let wanted = excess + ellipsis.utf8.count
         var removed = 0
         var end = text.endIndex
         while removed < wanted {
-            guard end > text.startIndex else { return "" }
+            guard end > text.startIndex else { return nil }
             let start = text.index(before: end)
             removed += size(of: text[start..<end], asJSON: asJSON)
             end = start
         }
         var kept = text[..<end]
         while kept.last?.isWhitespace == true { kept.removeLast() }
-        return kept.isEmpty ? "" : kept + ellipsis
+        return kept.isEmpty ? nil : kept + ellipsis
     }
 
     private static func size(of text: Substring, asJSON: Bool) -> Int {

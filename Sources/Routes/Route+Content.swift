@@ -36,6 +36,7 @@ extension Route {
         in abilities: Configuration.App.Abilities, with renderer: TextRenderer
     ) throws(TemplateError) {
         if kind == .hint, event.cursor == nil { throw TemplateError("cursor", "is missing") }
+        if encrypts { try checkClear(explicit) }
         if kind == .alert {
             if !explicit.overrides("title") { try texts.title?.check(event) }
             if !explicit.overrides("subtitle") { try texts.subtitle?.check(event) }
@@ -60,6 +61,20 @@ extension Route {
         for text in fallback.all { try text.check(event) }
         try checkData(event, explicit)
         for override in overrides.all { try override.check(event) }
+    }
+
+    /// What an event brings must not leave in clear where the route promises otherwise.
+    private func checkClear(_ explicit: ExplicitContent) throws(TemplateError) {
+        for (field, value) in [
+            ("apns", explicit.apns), ("fcm", explicit.fcm), ("webpush", explicit.webpush),
+            ("expo", explicit.expo),
+        ] where value != nil {
+            throw TemplateError(field, "would go out in clear, and the route encrypts")
+        }
+        if kind != .alert, explicit.notification != nil {
+            throw TemplateError(
+                "notification", "would be shown in clear, and the route has no general text")
+        }
     }
 
     private func checkBadge(
@@ -174,6 +189,14 @@ extension Route {
                 try page.write(fallback, explicit, into: &object)
             }
             Self.add(explicit.notification, to: &object)
+            object.end()
+        }
+        if encrypts, kind == .alert {
+            open("fallback")
+            var object = JSONObjectWriter(writer)
+            guard try page.write(fallback, ExplicitContent(), into: &object) else {
+                throw TemplateError("fallback", "has neither a title nor a body for this reader")
+            }
             object.end()
         }
         if kind != .hint, data != nil || explicit.data != nil {

@@ -94,6 +94,8 @@ public final class Route: Sendable {
     public let androidDisplay: AndroidDisplay
     /// FCM's `collapse_key`, by which messages to an absent device replace each other.
     public let fcmCollapseKey: String?
+    /// Whether everything that it says is encrypted for each device, save a general text.
+    public let encrypts: Bool
     /// Whether the badge is the event's `unread`.
     public let takesBadgeFromUnread: Bool
     /// Whether a notification that is too large may get a shorter body.
@@ -146,7 +148,9 @@ public final class Route: Sendable {
         preference = settings.preference
         avoidsDuplicates = settings.avoidsDuplicates
         keepsDeadLetters = settings.keepsDeadLetters
-        androidDisplay = settings.androidDisplay
+        encrypts = settings.encrypts
+        // Only the app can show what only the app can read.
+        androidDisplay = settings.androidDisplay ?? (settings.encrypts ? .app : .system)
         fcmCollapseKey = settings.fcmCollapseKey
         if case .unread = settings.badge {
             takesBadgeFromUnread = true
@@ -224,7 +228,9 @@ internal struct RouteSettings {
     var preference: String?
     var avoidsDuplicates = false
     var keepsDeadLetters = false
-    var androidDisplay = Route.AndroidDisplay.system
+    var encrypts = false
+    /// nil where the route does not say.
+    var androidDisplay: Route.AndroidDisplay?
     var fcmCollapseKey: String?
     var shrinksBody = true
     var coalescing: Route.Coalescing?

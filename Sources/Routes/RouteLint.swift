@@ -49,7 +49,7 @@ extension RouteTable {
             add("marketing without preference: nobody can opt out of it")
         }
         for path in route.clearPaths.intersection(route.sensitive).map(\.text).sorted() {
-            add("\(path) is sensitive and goes out in clear; use a pointer to it instead")
+            add("\(path) is sensitive and goes out in clear; use a pointer to it, or encrypt")
         }
     }
 
@@ -104,6 +104,11 @@ extension Route {
     /// The fields whose values a push carries readably. A pointer names something without saying
     /// what is in it.
     fileprivate var clearPaths: Set<FieldPath> {
+        if encrypts {
+            let templates =
+                fallback.all.flatMap(\.templates) + [thread, collapse].compactMap { $0 }
+            return Set(templates.flatMap(\.references).map(\.path))
+        }
         let templates =
             (texts.all + burstTexts.all + fallback.all + actions.map(\.title))
             .flatMap(\.templates)

@@ -78,6 +78,7 @@ internal struct RouteReader {
         ) { Self.addressKinds.contains($0) ? $0 : nil }
         route.addressKinds = section.has("addresses") ? Set(kinds) : nil
         route.shrinksBody = section.bool("shrink_body", default: true)
+        route.encrypts = section.bool("encrypt", default: false)
     }
 
     private static let addressKinds: Set<String> = [
@@ -87,7 +88,11 @@ internal struct RouteReader {
 
     private mutating func readAppearance(_ route: inout RouteSettings) {
         route.channel = section.text("android_channel")
-        route.androidDisplay = section.choice("android_display", default: .system)
+        if section.has("android_display") {
+            route.androidDisplay = section.choice("android_display", default: .system)
+        } else {
+            _ = section.node("android_display")
+        }
         route.sound = section.text("sound")
         route.badge = badge()
         route.thread = section.template("thread", isLocal: false)
@@ -232,7 +237,14 @@ internal struct RouteReader {
             if !section.has("title") && !section.has("body") {
                 report("title", "an alert needs a title or a body")
             }
-            if !route.fallback.all.isEmpty {
+            if route.encrypts {
+                if route.fallback.all.isEmpty {
+                    report(
+                        "encrypt",
+                        "needs fallback: the general text that is shown until the app has"
+                            + " decrypted the true one")
+                }
+            } else if !route.fallback.all.isEmpty {
                 report("fallback", "an alert shows its own texts; fallback is for the other kinds")
             }
         case .hint:
@@ -254,6 +266,7 @@ internal struct RouteReader {
             refuseAppearance()
         }
         checkCoalescing(route)
+        checkEncryption(route)
         if let data = route.data, case .object = data {
         } else if route.data != nil {
             report("data", "expected a mapping")
@@ -277,6 +290,20 @@ internal struct RouteReader {
         }
         if route.kind != .alert, !coalescing.summary.all.isEmpty {
             report("coalesce", "summary: only an alert is shown")
+        }
+    }
+
+    private func checkEncryption(_ route: RouteSettings) {
+        guard route.encrypts else { return }
+        if route.kind == .hint || route.kind == .raw {
+            report("encrypt", "a \(route.kind.rawValue) push has nothing that can be encrypted")
+        }
+        for (key, override) in [
+            ("apns", route.overrides.apns), ("fcm", route.overrides.fcm),
+            ("webpush", route.overrides.webpush), ("expo", route.overrides.expo),
+        ] where override.map({ !$0.references.isEmpty }) ?? false {
+            report(
+                key, "goes out in clear, and so it must not hold fields of the event with encrypt")
         }
     }
 

@@ -47,6 +47,10 @@ private func expoTarget(_ token: String = expoToken) -> Address {
         let message = try JSONParser().parse(try render(event.content).1)
         #expect(message["contentAvailable"]?.bool == true)
         #expect(message["priority"]?.string == "normal" && message["tag"] == nil)
+        // A call rings, though the system shows nothing.
+        event.content.kind = .call
+        let call = try JSONParser().parse(try render(event.content).1)
+        #expect(call["priority"]?.string == "high")
     }
 
     @Test func `an override is merged last and cannot change the address`() throws {

@@ -5,6 +5,8 @@ import JSON
 import Testing
 
 @Suite struct `What routes add to a push` {
+    private let parser = JSONParser()
+
     private func shown(_ importance: Importance) throws -> Event {
         let event = try Event(#"{"notification":{"title":"x"}}"#)
         event.content.kind = .alert
@@ -25,6 +27,14 @@ import Testing
         }
     }()
 
+    private func expoMessage(_ content: PushContent) throws -> JSONValue {
+        let message = ByteWriter()
+        let token = Address(gateway: .expo, token: Array("ExponentPushToken[a]".utf8))
+        let renderer = ExpoRenderer(try #require(ExpoCredential(accessToken: nil)))
+        _ = token.lend { renderer.render(content, to: $0, into: message) }
+        return try parser.parse(message.bytes)
+    }
+
     @Test func `the table of importance is the one that is sent`() throws {
         #expect(Self.published.map { $0[0] } == Importance.allCases.map(\.rawValue))
         for (row, importance) in zip(Self.published, Importance.allCases) {
@@ -42,10 +52,12 @@ import Testing
             let urgency = try browser.json {
                 $0["message"]?["webpush"]?["headers"]?["Urgency"]?.string
             }
+            let expo = try expoMessage(event.content)
+            #expect(expo["interruptionLevel"]?.string ?? "active" == level)
             #expect(
-                Array(row[1...6]) == [
+                Array(row[1...7]) == [
                     importance.priority.rawValue, level, apple["apns-priority"], message[0],
-                    message[1], urgency,
+                    message[1], urgency, expo["priority"]?.string,
                 ], "\(importance)")
         }
     }

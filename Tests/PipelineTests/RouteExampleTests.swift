@@ -25,12 +25,12 @@ import TokenIndex
         let text = try String(
             contentsOf: Self.folder.appending(path: "bugle.yaml"), encoding: .utf8)
         return try Configuration.parse(
-            text: text, environment: ["APNS_KEY": "k", "FCM_ACCOUNT": "a"])
+            text: text, environment: ["APNS_KEY": "k", "FCM_ACCOUNT": "a", "VAPID_KEY": "v"])
     }
 
     @Test func `there is one for each route`() throws {
-        #expect(Self.names.count == 8)
-        #expect(try RouteTable.compile(try configuration()).routes.count == 8)
+        #expect(Self.names.count == 10)
+        #expect(try RouteTable.compile(try configuration()).routes.count == 10)
     }
 
     @Test func `nothing about them is doubtful`() throws {
@@ -86,6 +86,7 @@ import TokenIndex
     private func write(_ explanation: Explanation, to writer: ByteWriter) {
         let told = [
             "apns-topic", "apns-push-type", "apns-priority", "apns-expiration", "apns-collapse-id",
+            "ttl", "urgency", "topic",
         ]
         var object = JSONObjectWriter(writer)
         object.string("route", orNull: explanation.route)
@@ -106,6 +107,10 @@ import TokenIndex
                 }
                 writer.append(writer.bytes.last == 0x7B ? "\"body\":" : ",\"body\":")
                 writer.append(request.body)
+                if let secret = request.secret {
+                    writer.append(",\"encrypted\":")
+                    writer.append(secret)
+                }
             case .suppressed(let reason): answer.string("suppressed", reason)
             case .rejected(let reason, let detail):
                 answer.string("rejected", "\(reason): \(detail)")

@@ -40,6 +40,9 @@ struct Round {
     var encryption = 0.0
     var largest = 0.0
     var expo = 0.0
+    /// Content encrypted for a device, its key read from the registration each time.
+    var sealing = 0.0
+    var sealingLargest = 0.0
 
     /// The medians of some rounds.
     static func json(_ rounds: [Round]) -> String {
@@ -49,7 +52,9 @@ struct Round {
         return "{\"apns_us\":\(median(\.apns)),\"webpush_us\":\(median(\.webPush)),"
             + "\"webpush_encryption_us\":\(median(\.encryption)),"
             + "\"webpush_encryption_largest_us\":\(median(\.largest)),"
-            + "\"expo_us\":\(median(\.expo))}"
+            + "\"expo_us\":\(median(\.expo)),"
+            + "\"device_encryption_us\":\(median(\.sealing)),"
+            + "\"device_encryption_largest_us\":\(median(\.sealingLargest))}"
     }
 }
 
@@ -69,6 +74,9 @@ struct Rig {
         header: Array("vapid t=\(String(repeating: "x", count: 240))".utf8), generation: 1,
         mintedAt: MonotonicTime(nanos: 0))
     let encryptor: MessageEncryptor
+    let sealer: ContentSealer
+    let deviceKeys = DeviceKeyReader()
+    let publicKeys: String
     let expo: ExpoRenderer
     let gzip: GzipWriter
     let request = OutboundRequest()
@@ -86,6 +94,11 @@ struct Rig {
             endpoint: try WebPushEndpoint(Array("https://fcm.googleapis.com/fcm/send/abc".utf8)),
             keys: try SubscriptionKeys(p256dh: browser.p256dh, auth: browser.auth))
         encryptor = try MessageEncryptor()
+        sealer = try ContentSealer()
+        let device = try DevicePrivateKey.generate()
+        publicKeys =
+            #"[{"kid":"k1","jwk":{"kty":"EC","crv":"P-256","x":"\#(Base64URL.encode(device.x))","#
+            + #""y":"\#(Base64URL.encode(device.y))"}}]"#
         expo = ExpoRenderer(credential)
         self.gzip = gzip
     }
@@ -124,7 +137,27 @@ struct Rig {
         round.expo = expoToken.withUnsafeBytes { token in
             micros(2_000) { writeHundred(said, token) } / 100
         }
+        round.sealing = try sealing(of: 300)
+        round.sealingLargest = try sealing(of: 2600)
         return round
+    }
+
+    private func sealing(of size: Int) throws -> Double {
+        let plaintext = [UInt8](repeating: 65, count: size)
+        let app = Array("shop".utf8)
+        let id = UUIDBytes(high: 1, low: 2).bytes
+        return try micros(20_000) {
+            guard case .key(let key) = deviceKeys.choose(from: publicKeys) else { return }
+            body.removeAll()
+            try plaintext.withUnsafeBytes { plaintext in
+                try app.withUnsafeBytes { app in
+                    try id.withUnsafeBytes { id in
+                        try sealer.seal(
+                            plaintext, for: key, producer: app, recipient: id, into: body)
+                    }
+                }
+            }
+        }
     }
 
     private func encryption(of size: Int) throws -> Double {

@@ -24,7 +24,7 @@ internal enum Program {
             SendCommand.self, TailCommand.self, IndexCommand.self, WhyCommand.self,
             AuditCommand.self, DeadLettersCommand.self, StatusCommand.self, PauseCommand.self,
             ResumeCommand.self, DrillCommand.self, BacklogCommand.self, SkipCommand.self,
-            TraceCommand.self, ChannelsCommand.self,
+            TraceCommand.self, ChannelsCommand.self, KeysCommand.self, ReasonsCommand.self,
         ]
     }
 

@@ -82,8 +82,9 @@ internal enum ExplanationText {
             let size =
                 "  \(request.bodyBytes) bytes"
                 + (request.notes.isEmpty ? "" : "; \(request.notes)")
+            let secret = request.secret.map { ["  encrypted in it: \($0.printable)"] } ?? []
             let doubts = request.doubts.map { "  warning: it seems to hold \($0)" }
-            return head + fields + ["", "  \(request.body.printable)", size] + doubts
+            return head + fields + ["", "  \(request.body.printable)"] + secret + [size] + doubts
         }
     }
 
@@ -153,6 +154,7 @@ internal enum ExplanationText {
                 bytes.append("]")
             }
             sent.string("body", request.body)
+            if let secret = request.secret { sent.string("encrypted", secret) }
             sent.integer("body_bytes", Int64(request.bodyBytes))
             if !request.notes.isEmpty { sent.string("notes", request.notes) }
             sent.name("doubts")

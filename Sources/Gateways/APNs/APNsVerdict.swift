@@ -8,7 +8,7 @@ public import JSON
 /// What an answer of APNs means.
 public enum APNsVerdict {
     /// What follows from a row.
-    private enum Ruling {
+    internal enum Ruling {
         /// This push is refused for good; the token stays.
         case rejected(Fault)
         /// Our credential or set-up is at fault; the token stays.
@@ -26,7 +26,7 @@ public enum APNsVerdict {
         case shutdown
     }
 
-    private static let rows: [(status: Int, reason: Reason, ruling: Ruling)] = [
+    internal static let rows: [(status: Int, reason: Reason, ruling: Ruling)] = [
         (410, .unregistered, .dead),
         (410, .expiredToken, .dead),
         (400, .badDeviceToken, .suspend),

@@ -131,7 +131,8 @@ public final class ExpoRenderer {
         } else {
             message.bool("contentAvailable", true)
         }
-        message.literal("priority", isVisible && content.priority != .low ? "high" : "normal")
+        let isUrgent = content.kind == .call || isVisible && content.priority != .low
+        message.literal("priority", isUrgent ? "high" : "normal")
         if let life = Self.timeToLive(content, &notes) { message.integer("ttl", life) }
         message.name("data")
         let start = writer.count

@@ -40,7 +40,7 @@ public struct ExpoReceipt: Sendable {
 
 /// What Expo's answers mean.
 public enum ExpoVerdict {
-    private enum Ruling {
+    internal enum Ruling {
         case rejected(Fault)
         /// The credentials that Expo holds for APNs or FCM.
         case credential
@@ -50,7 +50,7 @@ public enum ExpoVerdict {
         case later
     }
 
-    private static let rows: [(code: Reason, ruling: Ruling)] = [
+    internal static let rows: [(code: Reason, ruling: Ruling)] = [
         (.expoDeviceNotRegistered, .dead),
         (.expoMessageTooBig, .rejected(.none)),
         (.expoMessageRateExceeded, .deviceBusy),

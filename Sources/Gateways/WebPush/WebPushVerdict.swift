@@ -9,7 +9,7 @@ public import JSON
 /// What an answer of a web push service means.
 public enum WebPushVerdict {
     /// What follows from a row.
-    private enum Ruling {
+    internal enum Ruling {
         /// This push is refused for good; the subscription stays.
         case rejected(Fault)
         /// Our VAPID token or key is refused; the subscription stays.
@@ -25,7 +25,7 @@ public enum WebPushVerdict {
         case soon
     }
 
-    private struct Row {
+    internal struct Row {
         var service: WebPushService?
         var statuses: ClosedRange<Int> = 300...599
         /// Mozilla's number of the error.
@@ -39,7 +39,7 @@ public enum WebPushVerdict {
         var reason: Reason?
     }
 
-    private static let rows: [Row] = [
+    internal static let rows: [Row] = [
         // The three spellings of "another VAPID key than the subscription's".
         Row(
             statuses: 400...403, sentence: "VAPID public key mismatch", ruling: .suspend,

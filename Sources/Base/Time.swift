@@ -137,6 +137,12 @@ public struct UnixMillis: Comparable, Hashable, Sendable {
         UnixMillis(left.value + right.millis)
     }
 
+    /// The point a span earlier, to the millisecond.
+    @inlinable
+    public static func - (left: UnixMillis, right: TimeSpan) -> UnixMillis {
+        UnixMillis(left.value - right.millis)
+    }
+
     /// The span from `right` to `left`.
     @inlinable
     public static func - (left: UnixMillis, right: UnixMillis) -> TimeSpan {

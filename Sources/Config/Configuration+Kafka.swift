@@ -89,6 +89,7 @@ extension Configuration.Topics {
         }
         devices = name("devices", "push.devices")
         invalidations = name("invalidations", "push.invalidations")
+        users = name("users", "push.users")
         results = name("results", "push.results")
         deadLetters = name("dead_letters", "push.events-dlt")
         receipts = name("receipts", "push.receipts")
@@ -106,7 +107,8 @@ extension Configuration.Topics {
     private func checkUses(_ section: ConfigurationSection) {
         let uses =
             events.map { ("events", $0.name) } + [
-                ("devices", devices), ("invalidations", invalidations), ("results", results),
+                ("devices", devices), ("invalidations", invalidations), ("users", users),
+                ("results", results),
                 ("dead_letters", deadLetters), ("receipts", receipts), ("tickets", tickets),
                 ("acks", acks), ("control", control), ("status", status), ("retry", retry),
                 ("parked", parked),

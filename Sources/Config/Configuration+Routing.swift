@@ -1,4 +1,4 @@
-// The sections `routes` and `content`: kept as they stand, for the room that knows what a route is.
+// The sections `routes`, `content` and `caps`: kept as they stand, for the room that knows what a route is.
 
 public import Base
 
@@ -33,7 +33,7 @@ extension Configuration {
     }
 
     internal static func readRouting(_ top: inout ConfigurationSection) -> Sections {
-        let entries = ["content", "routes"].compactMap { key -> YAMLNode.Entry? in
+        let entries = ["content", "caps", "routes"].compactMap { key -> YAMLNode.Entry? in
             let line = top.line(of: key)
             guard let node = top.node(key) else { return nil }
             return YAMLNode.Entry(
@@ -146,4 +146,27 @@ extension ConfigurationSection {
             return nil
         }
     }
+}
+
+extension ConfigurationSection {
+    /// So many in so long, such as `3/1h`; `none` for no bound.
+    public mutating func cap(
+        _ key: String, default fallback: Cap?, upTo most: Int, in range: ClosedRange<TimeSpan>
+    ) -> Cap? {
+        let (low, high) = (SpanText.write(range.lowerBound), SpanText.write(range.upperBound))
+        return value(
+            key, default: fallback,
+            "none, or 1 to \(most) in \(low) to \(high), such as 3/1h"
+        ) { text in
+            if text == "none" { return .some(nil) }
+            let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+            guard parts.count == 2, let count = Int(parts[0]), (1...most).contains(count),
+                let span = SpanText.read(String(parts[1])), range.contains(span)
+            else { return nil }
+            return .some(Cap(count, in: span))
+        }
+    }
+
+    /// What `cap` reads, written again.
+    public static func text(of cap: Cap) -> String { "\(cap.count)/\(SpanText.write(cap.span))" }
 }

@@ -342,6 +342,8 @@ extension Configuration {
         public var devices: String
         /// Verdicts on tokens; default `push.invalidations`.
         public var invalidations: String
+        /// What people said for all their devices; default `push.users`. It need not exist.
+        public var users: String
         /// Outcomes; default `push.results`.
         public var results: String
         /// Records that could not be processed; default `push.events-dlt`.

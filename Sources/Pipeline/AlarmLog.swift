@@ -56,6 +56,16 @@ internal final class AlarmLog: Sendable {
         index.warning("a look-up is repeated", ["reason": LogValue(describing: fault)])
     }
 
+    func usageFault(_ fault: UsageFault) {
+        switch fault {
+        case .away(let text):
+            index.warning("a cap is asked for again", ["reason": LogValue(text)])
+        case .refused(let text):
+            index.warning(
+                "caps are not counted; pushes go out without", ["reason": LogValue(text)])
+        }
+    }
+
     func addressesDropped(_ count: Int) {
         dropped.warning(
             "a user has more addresses than are served; the newest were kept",

@@ -24,6 +24,8 @@ internal final class Bulkhead {
     let resultMembers: ByteWriter
     @exclusivity(unchecked) var breaker: Breaker
     @exclusivity(unchecked) var budget: Budget
+    /// What its project may send, over all replicas; nil for no bound.
+    @exclusivity(unchecked) var permits: Permits?
     /// Targets that wait for room, in their order.
     var waiting: ArraySlice<TargetInFlight> = []
     /// When a parked event was last let out to see whether the gateway answers.

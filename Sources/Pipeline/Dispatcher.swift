@@ -86,6 +86,8 @@ public struct DispatcherSettings: Sendable {
     public var acks: AckSample?
     /// How long a target waits for a stream or a token before it is put off.
     internal var streamPatience = TimeSpan.seconds(10)
+    /// Permits a second of each FCM project, over all replicas; lower in tests.
+    internal var fcmPermitsPerSecond = FCMLimits.permitsPerSecond
     /// Identifies the configuration in results.
     public var configurationHash = ""
     /// Names this process in results.
@@ -164,6 +166,7 @@ public final class Dispatcher: Sendable {
         _ settings: DispatcherSettings, apps: [PushApp],
         index makeIndex: @escaping @Sendable (EventLoop) -> any TokenIndex,
         marks makeMarks: @escaping @Sendable (EventLoop) -> (any EventMarks)? = { _ in nil },
+        usage makeUsage: @escaping @Sendable (EventLoop) -> (any UsageCounters)? = { _ in nil },
         registry: MetricsRegistry, log: Log
     ) throws(DispatcherError) {
         let alarms = AlarmLog(log)
@@ -196,7 +199,8 @@ public final class Dispatcher: Sendable {
             let plan = LanePlan(
                 number: number, settings: laneSettings, dispatcher: settings, apps: apps,
                 committer: committer, makeIndex: makeIndex, makeMarks: makeMarks,
-                registry: registry, misrouted: misrouted, alarms: alarms, clock: clock)
+                makeUsage: makeUsage, registry: registry, misrouted: misrouted, alarms: alarms,
+                clock: clock)
             lanes.append(try LaneThread(plan))
         }
         self.lanes = lanes

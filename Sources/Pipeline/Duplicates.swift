@@ -115,12 +115,17 @@ extension Lane {
 
     /// Ends a copy without a push.
     func endDuplicate(_ event: EventInFlight) {
+        suppress(event, .duplicate)
+    }
+
+    /// Ends an event without a push: as a whole, or with each of the targets that were fixed.
+    func suppress(_ event: EventInFlight, _ reason: Reason) {
         guard event.reentry?.targets != nil else {
-            return endWithoutTargets(event, .suppressed, .duplicate)
+            return endWithoutTargets(event, .suppressed, reason)
         }
         takeUpTargets(event)
         settleTogether(event) { target in
-            settle(target, Settlement(outcome: .suppressed, reason: .duplicate))
+            settle(target, Settlement(outcome: .suppressed, reason: reason))
         }
     }
 

@@ -27,10 +27,10 @@ public final class EventExplainer {
     }
 
     /// Says what would become of an event that is published now and whose user has these
-    /// addresses; throws what would stand in the dead letter.
+    /// addresses and this record; throws what would stand in the dead letter.
     public func explain(
         _ value: [UInt8], of eventClass: EventClass = .transactional,
-        to addresses: [DeviceAddress], at now: UnixMillis
+        to addresses: [DeviceAddress], user: UserRecord? = nil, at now: UnixMillis
     ) throws(EventCheck.Refusal) -> Explanation {
         let parser = JSONParser()
         let result = value.withUnsafeBytes { bytes -> Result<Explanation, EventCheck.Refusal> in
@@ -38,7 +38,8 @@ public final class EventExplainer {
                 position: RecordPosition(topic: "explain", partition: 0, offset: 0),
                 timestamp: now, key: nil, value: bytes, headers: [])
             do throws(Refusal) {
-                return .success(try explain(record, eventClass, addresses, now, parser))
+                return .success(
+                    try explain(record, eventClass, addresses, user, now, parser))
             } catch {
                 return .failure(EventCheck.Refusal(code: error.code, reason: error.reason))
             }
@@ -48,7 +49,7 @@ public final class EventExplainer {
 
     private func explain(
         _ record: InputRecord, _ eventClass: EventClass, _ addresses: [DeviceAddress],
-        _ now: UnixMillis, _ parser: JSONParser
+        _ user: UserRecord?, _ now: UnixMillis, _ parser: JSONParser
     ) throws(Refusal) -> Explanation {
         let decoder = EventDecoder(
             maximumBytes: configuration.limits.eventBytes,
@@ -65,16 +66,21 @@ public final class EventExplainer {
         let identity = envelope.identity(app: app.name, scratch: scratch)
         let addresses = envelope.broadcastAddress(app: app.name).map { [$0] } ?? addresses
         let meant = addresses.filter { envelope.addresses($0, routed?.route) }
+        let quiet = routed.flatMap {
+            QuietTime($0, envelope, user, meant, contents.clocks, at: now)
+        }
         let targets = meant.map { address in
             Explanation.Target(
                 addressID: address.addressID, gateway: address.gateway,
                 environment: address.environment, platform: address.platform,
-                locale: address.locale, tokenName: address.tokenName,
-                answer: answer(to: address, envelope, routed, app, identity, now))
+                locale: address.locale ?? user?.locale, tokenName: address.tokenName,
+                answer: answer(to: address, envelope, routed, user, app, identity, now, quiet))
         }
         return Explanation(
             type: envelope.type, userID: envelope.resultUserID, to: envelope.to, app: app.name,
-            route: routed?.route.name, choice: choice(routed?.route), kind: routed?.kind,
+            route: routed?.route.name, choice: choice(routed?.route),
+            obstacles: [quiet?.description].compactMap(\.self)
+                + routes.caps.lines(of: routed, envelope), kind: routed?.kind,
             priority: envelope.priority, collapseKey: envelope.collapseKey,
             folding: envelope.folding(
                 routed?.route, deduplicate: configuration.dispatch.deduplicate, at: now,
@@ -109,29 +115,32 @@ public final class EventExplainer {
 
     private func answer(
         to address: DeviceAddress, _ envelope: EventEnvelope, _ routed: RoutedEvent?,
-        _ app: Configuration.App, _ identity: UUIDBytes, _ now: UnixMillis
+        _ user: UserRecord?, _ app: Configuration.App, _ identity: UUIDBytes, _ now: UnixMillis,
+        _ quiet: QuietTime?
     ) -> Explanation.Answer {
         if envelope.expiresAt <= now { return .expired }
         let reason =
-            routed?.suppression(of: address)
+            routed?.suppression(of: address, user)
             ?? (routed == nil && address.permission == .denied ? .permissionDenied : nil)
         if let reason { return .suppressed(reason: reason.rawValue) }
-        return answer(to: address, envelope, routed, app, without: 0) {
-            contents.base(of: envelope, app: app.name, identity: identity, now: now)
+        if quiet?.suppresses == true { return .suppressed(reason: Reason.quietHours.rawValue) }
+        return answer(to: address, envelope, routed, user, app, without: 0) {
+            contents.base(
+                of: envelope, routed, user, app: app.name, identity: identity, now: now)
         }
     }
 
     /// What is sent when the body gives up so many bytes.
     private func answer(
         to address: DeviceAddress, _ envelope: EventEnvelope, _ routed: RoutedEvent?,
-        _ app: Configuration.App, without excess: Int, base: () -> PushContent
+        _ user: UserRecord?, _ app: Configuration.App, without excess: Int, base: () -> PushContent
     ) -> Explanation.Answer {
         let content: PushContent
         var secret: ContentVersion?
         do throws(ContentError) {
             if let routed {
                 let version = try contents.version(
-                    of: routed, for: address, without: excess, base: base)
+                    of: routed, for: address, user, without: excess, base: base)
                 content = version.content ?? base()
                 if routed.route.encrypts { secret = version }
             } else {
@@ -176,7 +185,7 @@ public final class EventExplainer {
         case .tooLarge(let bytes, let limit):
             if excess == 0, routed?.route.shrinksBody == true {
                 return answer(
-                    to: address, envelope, routed, app, without: bytes - limit, base: base)
+                    to: address, envelope, routed, user, app, without: bytes - limit, base: base)
             }
             return .rejected(
                 reason: Reason.localPayloadTooLarge.rawValue,
@@ -299,5 +308,23 @@ public final class EventExplainer {
                 )
             }, body: body, secret: secret, bodyBytes: request.body.count, notes: notes,
             doubts: SensitiveValues.found(in: body))
+    }
+}
+
+extension Caps {
+    /// What an event counts for, in words.
+    fileprivate func lines(of routed: RoutedEvent?, _ envelope: EventEnvelope) -> [String] {
+        func text(_ cap: Cap) -> String { ConfigurationSection.text(of: cap) }
+        var lines = personal(of: routed?.route).map {
+            "counts for its user (\($0.name)), who gets \(text($0.cap)); over_cap beyond that"
+        }
+        lines += quotas(of: envelope.source).map {
+            "counts for its source (\($0.name)), which has \(text($0.cap)); over_quota beyond that"
+        }
+        if let silent, routed?.kind == .silent || routed?.kind == .hint {
+            lines.append(
+                "a device at APNs gets \(text(silent)); the newest waits for the next slot")
+        }
+        return lines
     }
 }

@@ -6,6 +6,7 @@ internal import EventLoop
 internal import Gateways
 internal import JSON
 internal import Kafka
+internal import TokenIndex
 
 /// A partition of an events topic while it is assigned to this lane. Loop-confined, and not checked
 /// for exclusivity at run time: each access is one statement.
@@ -167,6 +168,10 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var content: PushContent?
     /// What its targets' requests have in common.
     let shared = SharedRequest()
+    /// What its user said for all devices, as of the last look-up.
+    @exclusivity(unchecked) var user: UserRecord?
+    /// What it counts for, while that is asked and once it does.
+    @exclusivity(unchecked) var claim: UsageClaim?
     /// Waits for `not_before`, or to repeat a look-up.
     @exclusivity(unchecked) var holdTimer: LoopTimer?
     /// Which dead letter it replays, as its header says.
@@ -206,6 +211,8 @@ internal final class EventInFlight: SlabResident {
         routed = nil
         content = nil
         shared.forget()
+        user = nil
+        claim = nil
         holdTimer = nil
         replayOf = nil
         markQuestion = 0

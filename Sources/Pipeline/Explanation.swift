@@ -63,6 +63,8 @@ public struct Explanation: Sendable {
     public let route: String?
     /// Where the route stands, and why it is the one.
     public let choice: String
+    /// What keeps the event from being sent now, such as quiet hours; empty when nothing does.
+    public let obstacles: [String]
     /// What is sent, when a route says so.
     public let kind: PushKind?
     /// How urgent it is.

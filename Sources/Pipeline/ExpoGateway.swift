@@ -56,6 +56,9 @@ internal struct ExpoPace {
         return wanted
     }
 
+    /// Gives room back that was not used.
+    mutating func giveBack(_ count: Int) { left += Double(count) }
+
     /// When there will be room for so many.
     func next(_ count: Int) -> MonotonicTime {
         let missing = max(Double(min(count, burst)) - left, 0)
@@ -81,6 +84,8 @@ internal final class ExpoGateway {
     private var batches: [UInt64: ExpoBatch] = [:]
     private var pace: ExpoPace
     private let requestsMax: Int
+    /// What the project may send, over all replicas; nil for no bound but its own pace.
+    var permits: Permits?
     private var lastTag: UInt64 = 0
     private let json = ByteWriter(capacity: 64 << 10)
     private let gzip = GzipWriter()
@@ -88,6 +93,8 @@ internal final class ExpoGateway {
 
     /// How long a message waits for others.
     private static let gather = TimeSpan.milliseconds(4)
+    /// How soon it is looked again whether there are permits.
+    private static let permitWait = TimeSpan.milliseconds(20)
 
     init(
         _ renderer: ExpoRenderer, pace poolPace: PoolPace, loop: EventLoop, lanes: Int,
@@ -146,6 +153,10 @@ internal final class ExpoGateway {
             let count = min(waiting.count, ExpoLimits.messagesPerRequest)
             let taken = pace.take(count, at: loop.now)
             guard taken > 0 else { return loop.schedule(timer, at: pace.next(count)) }
+            guard permits?.take(taken) ?? true else {
+                pace.giveBack(taken)
+                return loop.schedule(timer, at: loop.now + Self.permitWait)
+            }
             let batch = ExpoBatch(Array(waiting.prefix(taken)))
             waiting.removeFirst(taken)
             submit(batch)

@@ -91,10 +91,12 @@ extension Lane: TokenIndexDelegate {
         if !LookUpTag.isTarget(tag) { lookUpsOpen -= 1 }
         flushAtEndOfTurn()
         switch result {
-        case .addresses(let addresses, let dropped, let time):
+        case .addresses(let addresses, let dropped, let time, let user):
             if LookUpTag.isTarget(tag) {
+                targets[slot].event?.user = user
                 refreshed(targets[slot], addresses, at: time)
             } else {
+                events[slot].user = user
                 fanOut(events[slot], addresses, dropped: dropped, at: time)
             }
         case .unavailable(let fault):
@@ -133,6 +135,13 @@ extension Lane: TokenIndexDelegate {
             return
         }
         if event.isDuplicate { return endDuplicate(event) }
+        if event.routed?.route.hasQuietHours == true, keepQuiet(event, addresses) { return }
+        if routes.caps.countsEvents,
+            awaitsPlace(
+                event, addresses, HeldLookUp(addresses: addresses, dropped: dropped, time: time))
+        {
+            return
+        }
         if event.reentry?.targets != nil { return resume(event, addresses, at: time) }
         if dropped > 0 { alarms.addressesDropped(dropped) }
         event.fannedOutAt = loop.wall
@@ -201,7 +210,7 @@ extension Lane: TokenIndexDelegate {
     ) {
         guard let address = target.address else { return }
         if address.isQuarantined { return settleQuarantined(target) }
-        if let reason = suppression(of: address, by: event.routed) {
+        if let reason = suppression(of: address, by: event.routed, event.user) {
             return settle(target, Settlement(outcome: .suppressed, reason: reason))
         }
         guard let bulkhead = app.bulkhead(address.gateway, address.environment) else {
@@ -213,13 +222,16 @@ extension Lane: TokenIndexDelegate {
         }
         if address.gateway == .webpush { return startWebPush(target, of: event, envelope, app) }
         target.bulkhead = bulkhead
+        if address.gateway == .apns, awaitsSlot(target, of: event, envelope) { return }
         send(target, of: event, envelope, bulkhead)
     }
 
     /// Why an address gets nothing; without a route an event counts as one that is shown.
-    private func suppression(of address: DeviceAddress, by routed: RoutedEvent?) -> Reason? {
+    func suppression(
+        of address: DeviceAddress, by routed: RoutedEvent?, _ user: UserRecord?
+    ) -> Reason? {
         guard let routed else { return address.permission == .denied ? .permissionDenied : nil }
-        return routed.suppression(of: address)
+        return routed.suppression(of: address, user)
     }
 
     /// A repeated look-up: the address as it is now, or gone to somebody else.

@@ -17,6 +17,10 @@ extension Lane {
                 waitForRoom(target, bulkhead)
                 return false
             }
+            if let permits = bulkhead.permits, !permits.take() {
+                waitForRoom(target, bulkhead)
+                return false
+            }
         case .probe:
             target.isProbe = true
             bulkhead.pool.forgetBackOff()
@@ -123,7 +127,8 @@ extension Lane {
             return true
         }
         guard bulkhead.breaker.isClosed else { return mayProbe(bulkhead) }
-        return bulkhead.waiting.isEmpty && bulkhead.budget.hasRoom(for: event.eventClass)
+        return bulkhead.waiting.isEmpty && bulkhead.permits?.isDry != true
+            && bulkhead.budget.hasRoom(for: event.eventClass)
             && bulkhead.breaker.takeReturn(at: loop.now)
     }
 

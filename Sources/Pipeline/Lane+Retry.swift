@@ -55,7 +55,10 @@ extension Lane {
     }
 
     /// Puts a whole event off that was not looked up in this lane.
-    func postpone(_ event: EventInFlight, until notBefore: UnixMillis) {
+    func postpone(
+        _ event: EventInFlight, until notBefore: UnixMillis,
+        because detail: String = "its time has not come"
+    ) {
         guard let envelope = event.envelope else { return }
         if notBefore >= envelope.expiresAt { return expire(event) }
         if event.partition?.isLost == false {
@@ -63,7 +66,7 @@ extension Lane {
             writer.add(
                 event.reentry?.pending ?? [], isFannedOut: event.reentry?.targets != nil,
                 postponement: Postponement(
-                    notBefore: notBefore, code: Self.holdCode, detail: "its time has not come"),
+                    notBefore: notBefore, code: Self.holdCode, detail: detail),
                 to: outbox)
         }
         finish(event)

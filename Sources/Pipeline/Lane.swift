@@ -31,6 +31,8 @@ internal final class Lane {
     let builder: LaneBuilder
     /// The copies that are known; nil where nobody remembers any.
     let duplicates: DuplicateWatch?
+    /// How often people, devices and sources were served; nil when nobody counts.
+    let usage: (any UsageCounters)?
 
     // Not checked for exclusivity at run time: what is touched for every event or push, each access
     // one statement on the lane's thread.
@@ -125,6 +127,7 @@ internal final class Lane {
         poolObservers = parts.poolObservers
         builder = parts.builder
         duplicates = parts.marks.map { DuplicateWatch($0) }
+        usage = parts.usage
         outbox = parts.committer.makeBatch()
         windows = CoalescingWindows(bytesMax: parts.settings.windowBytes)
         routes = parts.settings.routes
@@ -139,6 +142,10 @@ internal final class Lane {
         parts.marks?.delegate = self
         for pace in pools { pace.pool.delegate = self }
         for app in apps { app.expo?.serve(self) }
+        for permits in apps.flatMap(\.allPermits) {
+            permits.part = { [unowned self] in partOfAll }
+            permits.whenGranted = { [unowned self] in lookAfterParking() }
+        }
         for tokens in accessTokens { tokens.onChange = { [unowned self] in resumeAwaitingToken() } }
         loop.schedule(readTimer, at: loop.now)
     }
@@ -170,6 +177,7 @@ internal final class Lane {
         loop.cancel(markTimer)
         index.stop()
         duplicates?.stop()
+        usage?.stop()
         for tokens in accessTokens { tokens.close() }
         for app in apps { app.expo?.close() }
         // What is still open is abandoned, not settled: the next owner does it again.
@@ -195,6 +203,7 @@ internal struct LaneParts {
     let pulse: LanePulse
     let poolObservers: [PoolObserver]
     let marks: (any EventMarks)?
+    let usage: (any UsageCounters)?
     let builder: LaneBuilder
 }
 

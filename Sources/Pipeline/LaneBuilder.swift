@@ -8,6 +8,7 @@ internal import EventLoop
 internal import Gateways
 internal import HTTP2
 internal import Telemetry
+internal import TokenIndex
 
 internal final class LaneBuilder {
     private struct PoolKey: Hashable {
@@ -26,9 +27,19 @@ internal final class LaneBuilder {
     /// The push services of all apps under one name.
     private lazy var serviceObserver = PoolObserver("webpush", plan.registry)
 
+    /// How often somebody was served; nil when nobody counts.
+    private let usage: (any UsageCounters)?
+
     init(_ plan: LanePlan, loop: EventLoop) {
         self.plan = plan
         self.loop = loop
+        usage = plan.makeUsage(loop)
+    }
+
+    /// The permits of a rate that other processes take from too; nil when none do.
+    private func permits(_ name: String, perSecond: Int, burst: Int) -> Permits? {
+        guard let usage, usage.isShared else { return nil }
+        return Permits(SharedRate(name, perSecond: perSecond, burst: burst), usage, on: loop)
     }
 
     func build(_ pulse: LanePulse) throws(LaneBuildError) -> Lane {
@@ -51,7 +62,7 @@ internal final class LaneBuilder {
             metrics: LaneMetrics(plan.registry, misrouted: plan.misrouted),
             alarms: plan.alarms, apps: apps, accessTokens: tokens, pools: pools,
             pulse: pulse,
-            poolObservers: observers, marks: plan.makeMarks(loop), builder: self)
+            poolObservers: observers, marks: plan.makeMarks(loop), usage: usage, builder: self)
         do throws(SystemError) {
             return try Lane(parts)
         } catch {
@@ -119,7 +130,10 @@ internal final class LaneBuilder {
             connectionsMax: share(plan.dispatcher.fcmConnections.upperBound))
         let pool = try pool(for: fcm.endpoint, credential: "", policy, alpn: ["h2"])
         let account = fcm.tokens.credential.account.clientEmail
-        app.add(bulkhead(app, .fcm, .none, account, pool, .fcm(renderer, accessTokens)))
+        let fcmBulkhead = bulkhead(app, .fcm, .none, account, pool, .fcm(renderer, accessTokens))
+        let rate = plan.dispatcher.fcmPermitsPerSecond
+        fcmBulkhead.permits = permits("fcm/\(fcm.projectID)", perSecond: rate, burst: rate)
+        app.add(fcmBulkhead)
     }
 
     func makeAccessTokens(_ fcm: PushApp.FCM) throws(LaneBuildError) -> AccessTokens {
@@ -143,6 +157,9 @@ internal final class LaneBuilder {
         let gateway = ExpoGateway(
             renderer, pace: pace, loop: loop, lanes: plan.dispatcher.lanes,
             receipts: ExpoReceipts(app: app.name, loop: loop, plan.registry))
+        gateway.permits = permits(
+            "expo/\(app.name)", perSecond: ExpoLimits.permitsPerSecond,
+            burst: ExpoLimits.messagesPerRequest)
         app.expo = gateway
         ownPools.append(pace)
         app.add(bulkhead(app, .expo, .none, app.name, pace, .expo(gateway)))

@@ -5,6 +5,12 @@ internal import Base
 internal import Gateways
 internal import Telemetry
 
+/// Why something waits although its time has come.
+internal enum HoldReason: String {
+    case quietHours = "quiet_hours"
+    case silentCap = "silent_cap"
+}
+
 /// What a lane counts.
 internal final class LaneMetrics {
     let events: Counter
@@ -25,11 +31,17 @@ internal final class LaneMetrics {
     private let heldBack: [LeverKind: Counter]
     private let deadLetters: [DeadLetterCode: Counter]
     private let eventOutcomes: [Outcome: Counter]
+    private let registry: MetricsRegistry
+    private var eventReasons: [Reason: Counter] = [:]
+    private var holds: [HoldReason: Counter] = [:]
+    /// What was sent although nobody could say whether it may.
+    let uncounted: Counter
     private let settledAfter: Histogram
     /// From consumption to settlement, for summaries.
     @exclusivity(unchecked) private(set) var latency = LatencyHistogram()
 
     init(_ registry: MetricsRegistry, misrouted: MisroutedCounters) {
+        self.registry = registry
         self.misrouted = misrouted
         events = registry.counter(
             "bugle_events_consumed_total", help: "Records read from the events topics.")
@@ -52,6 +64,9 @@ internal final class LaneMetrics {
             "bugle_coalescing_events", help: "Events that wait in windows.")
         windowBytes = registry.gauge(
             "bugle_coalescing_bytes", help: "Memory of windows and what waits in them, estimated.")
+        uncounted = registry.counter(
+            "bugle_caps_uncounted_total",
+            help: "Events and targets that were sent uncounted, since the store refused to count.")
         windowsEndedEarly = registry.counter(
             "bugle_coalescing_ended_early_total",
             help: "Windows that ended early, for want of room or as an event would have expired.")
@@ -121,8 +136,28 @@ internal final class LaneMetrics {
         latency.record(span)
     }
 
-    func endedWithoutTargets(_ event: EventInFlight, _ outcome: Outcome) {
+    func endedWithoutTargets(_ event: EventInFlight, _ outcome: Outcome, _ reason: Reason?) {
         eventOutcomes[outcome]?.add(1)
+        guard let reason else { return }
+        count(
+            reason, in: &eventReasons, "bugle_event_reasons_total",
+            "Events that ended before fan-out, by reason.")
+    }
+
+    /// An event or a target waits for a better time.
+    func delayed(_ reason: HoldReason) {
+        count(reason, in: &holds, "bugle_holds_total", "What waits for a better time, by reason.")
+    }
+
+    /// Few of the reasons ever occur: a series is there from the first time on.
+    private func count<Key: RawRepresentable<String> & Hashable>(
+        _ reason: Key, in counters: inout [Key: Counter], _ name: String, _ help: String
+    ) {
+        let counter =
+            counters[reason]
+            ?? registry.counter(name, help: help, labels: [("reason", reason.rawValue)])
+        counters[reason] = counter
+        counter.add(1)
     }
 
     /// One in 16 records is looked at, and stands for the others.

@@ -20,6 +20,7 @@ internal struct LanePlan: Sendable {
     let committer: Committer
     let makeIndex: @Sendable (EventLoop) -> any TokenIndex
     var makeMarks: @Sendable (EventLoop) -> (any EventMarks)? = { _ in nil }
+    var makeUsage: @Sendable (EventLoop) -> (any UsageCounters)? = { _ in nil }
     let registry: MetricsRegistry
     let misrouted: MisroutedCounters
     let alarms: AlarmLog

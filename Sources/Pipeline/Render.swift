@@ -147,7 +147,7 @@ extension Lane {
     ) throws(ContentError) -> PushContent {
         guard let routed = event.routed else { return try content(of: event) }
         let version = try contents.version(
-            of: routed, for: address, without: target.excessBytes
+            of: routed, for: address, event.user, without: target.excessBytes
         ) { base(of: event) }
         guard let content = version.content else {
             preconditionFailure("a version without content was kept")
@@ -188,7 +188,8 @@ extension Lane {
             preconditionFailure("an event without its envelope is rendered")
         }
         return contents.base(
-            of: envelope, app: event.app?.name ?? "", identity: event.identity, now: loop.wall)
+            of: envelope, event.routed, event.user, app: event.app?.name ?? "",
+            identity: event.identity, now: loop.wall)
     }
 }
 

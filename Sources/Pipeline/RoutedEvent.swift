@@ -37,8 +37,10 @@ internal final class RoutedEvent {
     }
 
     /// Why an address gets nothing of it; nil when it does.
-    func suppression(of address: DeviceAddress) -> Reason? {
-        if let preference = route.preference, address.optOuts.contains(preference) {
+    func suppression(of address: DeviceAddress, _ user: UserRecord?) -> Reason? {
+        if let preference = route.preference,
+            user?.declines(preference) == true || address.optOuts.contains(preference)
+        {
             return .optedOut
         }
         if kind == .alert {
@@ -58,11 +60,13 @@ internal final class RoutedEvent {
         explicit.notification?["channel_id"]?.string ?? route.channel(in: match.abilities)
     }
 
-    /// Who reads at an address, as far as the route's texts care.
-    func reader(at address: DeviceAddress) -> Route.Reader {
+    /// Who reads at an address, as far as the route's texts care. What the device does not say its
+    /// user may have said.
+    func reader(at address: DeviceAddress, _ user: UserRecord?) -> Route.Reader {
         Route.Reader(
-            locale: route.readsLocale ? address.locale : nil,
-            timeZone: route.readsTimeZone ? address.timeZone : nil, mustSee: address.isBrowser)
+            locale: route.readsLocale ? address.locale ?? user?.locale : nil,
+            timeZone: route.readsTimeZone ? address.timeZone ?? user?.timeZone : nil,
+            mustSee: address.isBrowser)
     }
 }
 
@@ -104,6 +108,8 @@ internal final class ContentVersion {
 /// Matches events with routes and writes their content. Confined to one thread.
 internal final class ContentMaker {
     private let renderer = TextRenderer()
+    /// What time it is where people are.
+    let clocks = WallClocks()
     private let words = ByteWriter(capacity: 1024)
     private var spare: [ContentVersion] = []
     // For bodies that are too long.
@@ -171,17 +177,20 @@ internal final class ContentMaker {
         if !route.takesBadgeFromUnread { envelope.unread = nil }
     }
 
-    /// An event's content without its words.
+    /// An event's content without its words. What the event does not say of the unread total is
+    /// what its user has.
     func base(
-        of envelope: EventEnvelope, app: String, identity: UUIDBytes, now: UnixMillis
+        of envelope: EventEnvelope, _ routed: RoutedEvent?, _ user: UserRecord?, app: String,
+        identity: UUIDBytes, now: UnixMillis
     ) -> PushContent {
+        let isCounted = routed?.route.takesBadgeFromUnread ?? true
         let content = PushContent(
             messageID: identity, eventType: envelope.type, eventIdentity: identity, now: now,
             audience: envelope.isBroadcast
                 ? nil : audience(app: envelope.app ?? app, userID: envelope.userID),
             expiresAt: envelope.expiresAt, storesNothing: envelope.isOneAttempt,
             priority: envelope.priority, collapseKey: envelope.collapseKey,
-            unread: envelope.unread,
+            unread: envelope.unread ?? (isCounted ? user?.unread : nil),
             cursor: envelope.cursor.map { .init(log: $0.log, seq: $0.sequence) },
             validateOnly: envelope.isValidation)
         content.hasOwnExpiry = envelope.hasOwnExpiry
@@ -213,10 +222,10 @@ internal final class ContentMaker {
     /// The words for an address; `base` makes the content without words. With an excess the body
     /// is shortened by at least so many bytes.
     func version(
-        of routed: RoutedEvent, for address: DeviceAddress, without excess: Int,
-        base: () -> PushContent
+        of routed: RoutedEvent, for address: DeviceAddress, _ user: UserRecord?,
+        without excess: Int, base: () -> PushContent
     ) throws(ContentError) -> ContentVersion {
-        let reader = routed.reader(at: address)
+        let reader = routed.reader(at: address, user)
         let gateway = excess > 0 ? address.gateway : nil
         if let version = routed.versions.first(where: {
             $0.fits(reader, shortenedFor: gateway, by: excess)

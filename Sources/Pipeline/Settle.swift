@@ -15,6 +15,7 @@ extension Lane {
     func settle(_ target: TargetInFlight, _ settlement: Settlement) {
         precondition(target.settlement == nil, "a target is settled once")
         guard let event = target.event else { return }
+        if target.hasSlot, target.attempts == 0 { returnSlot(of: target) }
         target.settlement = settlement
         target.settledAt = loop.wall
         metrics.settled(target, of: event, settlement)
@@ -37,7 +38,7 @@ extension Lane {
     /// An event that ends before fan-out has one result of its own.
     func endWithoutTargets(_ event: EventInFlight, _ outcome: Outcome, _ reason: Reason?) {
         guard event.partition?.isLost == false else { return finish(event) }
-        metrics.endedWithoutTargets(event, outcome)
+        metrics.endedWithoutTargets(event, outcome, reason)
         let key = outbox.bytes(copying: event.envelope?.resultUserID)
         let value = outbox.bytes { bytes in
             ResultRecord.writeEventLevel(
@@ -119,6 +120,7 @@ extension Lane {
     /// Completes the offset, gives everything back and tells who waits for the partition.
     func finish(_ event: EventInFlight) {
         guard let partition = event.partition else { return }
+        if event.claim != nil { returnUnusedPlaces(of: event) }
         leaveDuplicates(event, isComplete: !partition.isLost)
         if !partition.isLost {
             outbox.completeEvent(

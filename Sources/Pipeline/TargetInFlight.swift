@@ -49,6 +49,10 @@ internal final class TargetInFlight: SlabResident {
     @exclusivity(unchecked) var isOrdered = false
     /// The newer event for which it was not sent.
     @exclusivity(unchecked) var foldedInto: OrderedEvent?
+    /// Whether it has a slot of its device, or needs none.
+    @exclusivity(unchecked) var hasSlot = false
+    /// Whether it has waited for one.
+    @exclusivity(unchecked) var awaitedSlot = false
     /// How often it was put off without an attempt.
     @exclusivity(unchecked) var waits = 0
     @exclusivity(unchecked) var bulkhead: Bulkhead?
@@ -99,6 +103,8 @@ internal final class TargetInFlight: SlabResident {
         postponement = nil
         isOrdered = false
         foldedInto = nil
+        hasSlot = false
+        awaitedSlot = false
         waits = 0
         waitsForRoomSince = nil
         isProbe = false

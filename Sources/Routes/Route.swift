@@ -58,6 +58,23 @@ public final class Route: Sendable {
         internal let summary: Texts
     }
 
+    /// How a person is left alone at night.
+    public struct Quiet: Sendable {
+        /// What becomes of an event in the meantime.
+        internal enum Manner: String, CaseIterable {
+            case hold, suppress
+        }
+
+        /// Whether an event ends at once; otherwise it waits until quiet hours are over.
+        public let suppresses: Bool
+        /// Whether events of high priority are sent all the same.
+        public let highPasses: Bool
+        /// The quiet hours of people who have not said theirs; nil for none.
+        public let hours: QuietHours?
+        /// The time zone of people of whom nobody knows it.
+        public let timeZone: String
+    }
+
     /// What becomes of the first event of a burst.
     internal enum First: String, CaseIterable {
         case send, hold
@@ -102,6 +119,10 @@ public final class Route: Sendable {
     public let shrinksBody: Bool
     /// How bursts become one push; nil when every event is one.
     public let coalescing: Coalescing?
+    /// How people are left alone at night; nil when they are not.
+    public let quiet: Quiet?
+    /// Whether it has `quiet`: asked for every event.
+    public let hasQuietHours: Bool
     /// Whether it has `coalescing`: asked for every event.
     public let coalesces: Bool
 
@@ -160,6 +181,8 @@ public final class Route: Sendable {
         shrinksBody = settings.shrinksBody
         coalescing = settings.coalescing
         coalesces = settings.coalescing != nil
+        quiet = settings.quiet
+        hasQuietHours = settings.quiet != nil
         burstTexts = settings.texts.replaced(by: settings.coalescing?.summary)
         apps = settings.apps
         eventClass = settings.eventClass
@@ -234,6 +257,7 @@ internal struct RouteSettings {
     var fcmCollapseKey: String?
     var shrinksBody = true
     var coalescing: Route.Coalescing?
+    var quiet: Route.Quiet?
     var apps: Set<String>?
     var eventClass: EventClass?
     var conditions: [Condition] = []

@@ -15,7 +15,9 @@ public struct RouteLint: Sendable, Equatable, CustomStringConvertible {
     public let message: String
 
     /// `bugle.yaml:12: routes.chat.*: an alert without ttl …`
-    public var description: String { "\(file):\(line): routes.\(route): \(message)" }
+    public var description: String {
+        "\(file):\(line): \(route.hasPrefix("caps.") ? route : "routes.\(route)"): \(message)"
+    }
 }
 
 extension RouteTable {
@@ -35,7 +37,24 @@ extension RouteTable {
                 lintRoute(route, in: app, add)
             }
         }
-        return lints + lintCollapseKeys(configuration)
+        return lints + lintCollapseKeys(configuration) + lintCaps()
+    }
+
+    /// Caps that nothing counts for.
+    private func lintCaps() -> [RouteLint] {
+        let preferences = Set(routes.compactMap(\.preference))
+        var lints = caps.preferences.keys.filter { !preferences.contains($0) }.sorted().map {
+            RouteLint(
+                file: file, line: 1, route: "caps.preferences.\($0)",
+                message: "no route has this preference")
+        }
+        if caps.user != nil, preferences.isEmpty {
+            lints.append(
+                RouteLint(
+                    file: file, line: 1, route: "caps.user",
+                    message: "counts events of routes with a preference, and there is none"))
+        }
+        return lints
     }
 
     private func lintRoute(_ route: Route, _ add: (String) -> Void) {
@@ -47,6 +66,16 @@ extension RouteTable {
         }
         if route.eventClass == .marketing, route.preference == nil {
             add("marketing without preference: nobody can opt out of it")
+        }
+        if route.eventClass == .marketing, route.quiet == nil,
+            route.kind == .alert || route.kind == .raw
+        {
+            add("marketing without quiet_hours: it is shown in the middle of the night")
+        }
+        if let quiet = route.quiet, !quiet.suppresses, let ttl = route.ttl, let hours = quiet.hours,
+            ttl < .minutes(Int64(hours.minutes))
+        {
+            add("ttl is shorter than quiet_hours: much of what they hold ends as suppressed")
         }
         for path in route.clearPaths.intersection(route.sensitive).map(\.text).sorted() {
             add("\(path) is sensitive and goes out in clear; use a pointer to it, or encrypt")

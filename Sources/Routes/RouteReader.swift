@@ -67,6 +67,7 @@ internal struct RouteReader {
             (1...64).contains($0.utf8.count) ? .some($0) : nil
         }
         route.preference = section.text("preference")
+        route.quiet = quietHours()
         route.avoidsDuplicates = section.value(
             "duplicates", default: false, "one of allow, avoid"
         ) { ["allow": false, "avoid": true][$0] }
@@ -79,6 +80,29 @@ internal struct RouteReader {
         route.addressKinds = section.has("addresses") ? Set(kinds) : nil
         route.shrinksBody = section.bool("shrink_body", default: true)
         route.encrypts = section.bool("encrypt", default: false)
+    }
+
+    /// One word, or a mapping with hours of the route's own.
+    private mutating func quietHours() -> Route.Quiet? {
+        guard let node = section.node("quiet_hours") else { return nil }
+        if case .scalar = node.content {
+            let manner: Route.Quiet.Manner = section.choice("quiet_hours", default: .hold)
+            return quiet(manner, highPasses: false, defaults.quietHours)
+        }
+        var own = section.section("quiet_hours")
+        let manner: Route.Quiet.Manner = own.choice("then", default: .hold)
+        let highPasses = own.bool("high_passes", default: false)
+        let hours = own.quietHours() ?? defaults.quietHours
+        own.finish()
+        return quiet(manner, highPasses: highPasses, hours)
+    }
+
+    private func quiet(
+        _ manner: Route.Quiet.Manner, highPasses: Bool, _ hours: QuietHours?
+    ) -> Route.Quiet {
+        Route.Quiet(
+            suppresses: manner == .suppress, highPasses: highPasses, hours: hours,
+            timeZone: defaults.timeZone)
     }
 
     private static let addressKinds: Set<String> = [
@@ -267,6 +291,9 @@ internal struct RouteReader {
         }
         checkCoalescing(route)
         checkEncryption(route)
+        if route.quiet != nil, route.kind != .alert, route.kind != .raw {
+            report("quiet_hours", "only what may be shown disturbs anybody: an alert, or raw")
+        }
         if let data = route.data, case .object = data {
         } else if route.data != nil {
             report("data", "expected a mapping")

@@ -1,4 +1,4 @@
-// Compiling the sections `content` and `routes`.
+// Compiling the sections `content`, `caps` and `routes`.
 
 internal import Base
 public import Config
@@ -11,6 +11,7 @@ extension RouteTable {
         let apps = configuration.apps
         return try configuration.routing.read { top in
             let defaults = RouteDefaults(top.section("content"))
+            let caps = Caps(top.section("caps"))
             let section = top.section("routes")
             top.finish()
             let entries = section.members.map { entry in
@@ -23,7 +24,8 @@ extension RouteTable {
                     Self.routes(entry, path: path, defaults, apps: apps, section.reader)
                 )
             }
-            return RouteTable(file: configuration.routing.file, entries, apps: apps)
+            return RouteTable(
+                file: configuration.routing.file, entries, apps: apps, caps: caps)
         }
     }
 
@@ -74,6 +76,8 @@ internal struct RouteDefaults {
     var language: LocaleTag
     /// The zone of devices that name none.
     var timeZone: String
+    /// The quiet hours of people who have not said theirs, for routes that respect them.
+    var quietHours: QuietHours?
 
     init(_ section: ConfigurationSection) {
         var section = section
@@ -83,6 +87,28 @@ internal struct RouteDefaults {
         timeZone = section.value("time_zone", default: "UTC", "a time zone such as Europe/Vienna") {
             LocalFormats().isZone($0) ? $0 : nil
         }
+        var quiet = section.section("quiet_hours")
+        quietHours = quiet.quietHours()
+        quiet.finish()
         section.finish()
+    }
+}
+
+extension ConfigurationSection {
+    /// The members `from` and `to`, two times of day; nil when neither is given.
+    internal mutating func quietHours() -> QuietHours? {
+        func minute(_ key: String, _ section: inout ConfigurationSection) -> Int? {
+            section.value(key, default: nil, "a time of day such as \"22:00\"") {
+                QuietHours.minute($0).map { .some($0) }
+            }
+        }
+        let from = minute("from", &self)
+        let to = minute("to", &self)
+        if has("from") != has("to") {
+            report(has("from") ? "from" : "to", "from and to go together")
+        }
+        guard let from, let to else { return nil }
+        if from == to { report("to", "the same time as from: that is no span of the day") }
+        return QuietHours(from: from, to: to)
     }
 }

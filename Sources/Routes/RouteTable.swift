@@ -23,10 +23,14 @@ public final class RouteTable: Sendable {
     private let patterns: [String]
     internal let abilities: [String: Configuration.App.Abilities]
     internal let file: String
+    /// How often people, devices and sources are served.
+    public let caps: Caps
 
     internal init(
-        file: String, _ entries: [(pattern: String, routes: [Route])], apps: [Configuration.App]
+        file: String, _ entries: [(pattern: String, routes: [Route])], apps: [Configuration.App],
+        caps: Caps = .standard
     ) {
+        self.caps = caps
         self.file = file
         routes = entries.flatMap(\.routes)
         patterns = entries.map(\.pattern)

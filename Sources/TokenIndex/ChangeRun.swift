@@ -3,6 +3,7 @@
 //
 //     register ─► claim the token ─► for each displaced address: settle, unlink, clean, told
 //                        └─► settle (when not held yet) ─► unlink ─► leave slots ─► link ─► clean
+//     user record: one script
 //     judge ─► tally in the fuse ─► judge again as held ─► unlink ─► link ─► clean
 
 internal import Base
@@ -48,10 +49,10 @@ internal final class ChangeRun: RedisReplyHandler {
         self.done = done
     }
 
-    /// The install whose changes are made one after another.
-    var install: String {
+    /// The install or user whose changes are made one after another.
+    var subject: String {
         switch work {
-        case .change(let change): change.addressID.install
+        case .change(let change): change.subject
         case .relist(let id): id.install
         }
     }
@@ -60,7 +61,20 @@ internal final class ChangeRun: RedisReplyHandler {
         switch work {
         case .change(.registration(let record)): register(record)
         case .change(.invalidation(let record)): judge(record)
+        case .change(.user(let change)): store(change)
         case .relist(let id): relist(id)
+        }
+    }
+
+    /// A user's record is one field of one key.
+    private func store(_ change: UserChange) {
+        let keys = [
+            writer.layout.user(change.userID, app: change.app),
+            writer.layout.formerRecord(of: change.userID, app: change.app),
+        ]
+        let value = StoredUser.encode(change, at: position)
+        run(StoredUser.change, keys, positionArguments + [PlanStep.span, value]) {
+            [self] reply in finish(reply.integer == 1 ? .applied : .outdated)
         }
     }
 

@@ -101,6 +101,11 @@ public final class InMemoryTokenIndex: Sendable {
         return (addresses, found.dropped)
     }
 
+    /// What a person said for all devices.
+    public func userRecord(app: String, userID: String) -> UserRecord? {
+        state.withLock { $0.record(of: userID, app: app) }
+    }
+
     fileprivate var trippedFuses: [FuseName: String] {
         let tripped = state.withLock { $0.fuses.tripped }
         return Dictionary(tripped.map { ($0.name, $0.id) }, uniquingKeysWith: { first, _ in first })
@@ -342,7 +347,10 @@ private final class InMemoryReader: TokenIndex, TurnEndHandler {
             let (addresses, dropped) = store.addresses(
                 app: lookUp.app, userID: lookUp.userID, limit: addressesPerUser)
             delegate?.lookUpFinished(
-                tag: lookUp.tag, .addresses(addresses, dropped: dropped, at: loop.now))
+                tag: lookUp.tag,
+                .addresses(
+                    addresses, dropped: dropped, at: loop.now,
+                    user: store.userRecord(app: lookUp.app, userID: lookUp.userID)))
         }
     }
 }

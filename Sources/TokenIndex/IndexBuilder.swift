@@ -1,4 +1,4 @@
-// The index role: a thread of its own that applies the records of both topics to a writer.
+// The index role: a thread of its own that applies the records of the topics to a writer.
 //
 // It knows no Kafka. Whoever reads the topics feeds it records with their positions and does what
 // its events say:
@@ -18,7 +18,7 @@ public import EventLoop
 internal import JSON
 internal import Synchronization
 
-/// A record of one of the two topics, as it was read.
+/// A record of one of the topics, as it was read.
 public struct IndexInput: Sendable {
     /// The topic.
     public var topic: IndexTopic
@@ -100,7 +100,7 @@ public final class IndexBuilder: Sendable {
         self.shared = shared
     }
 
-    /// Gives the builder its partitions; `total` is how many both topics have together.
+    /// Gives the builder its partitions; `total` is how many all topics have together.
     public func assign(_ partitions: [IndexTopicPartition], of total: Int) {
         mailbox.post(.assign(partitions, total: total))
     }
@@ -319,6 +319,10 @@ private final class BuilderWork: IndexWriterDelegate {
                         let record = try InvalidationRecord.decode(
                             key: key, value: value, parser: parser)
                         return .success((record.map { [.invalidation($0)] } ?? [], timestamp))
+                    case .users:
+                        let change = try UserChange.decode(
+                            key: key, value: value, parser: parser)
+                        return .success(([.user(change)], timestamp))
                     }
                 } catch {
                     return .failure(error)

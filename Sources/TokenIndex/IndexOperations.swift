@@ -8,6 +8,9 @@ public protocol IndexOperations {
     /// that are not sent to.
     func reports(app: String, userID: String) throws(IndexOperationError) -> [AddressReport]
 
+    /// The user's record; nil when there is none.
+    func userRecord(app: String, userID: String) throws(IndexOperationError) -> UserRecord?
+
     /// Counts over the whole index. `progress` hears how many installs were counted so far.
     func statistics(progress: (Int) -> Void) throws(IndexOperationError) -> IndexStatistics
 
@@ -149,7 +152,7 @@ public struct IndexDifference: Sendable, Equatable {
     public var app: String
     /// The user.
     public var userID: String
-    /// The address; nil when the user's entry as a whole is meant.
+    /// The address; nil when the user's record, or an entry that is unreadable, is meant.
     public var addressID: String?
     /// What is different.
     public var kind: Kind

@@ -1,4 +1,4 @@
-// The whole index as one value: installs, token slots, the users' lists and the fuses. Pure; every
+// The whole index as one value: installs, token slots, the users' lists and records, the fuses. Pure; every
 // change is applied completely before the next one is looked at.
 
 internal import Base
@@ -21,12 +21,21 @@ internal struct IndexState {
         var standing: AddressStanding
     }
 
+    /// What is known of a person.
+    private struct Person {
+        /// nil once it was taken back.
+        var record: UserRecord?
+        var position: TopicPosition
+        var changedAt: UnixMillis
+    }
+
     /// When a fuse trips.
     var fusePolicy = FusePolicy()
     private(set) var fuses = FuseBook()
     private(set) var installs: [String: InstallState] = [:]
     private(set) var users: [UserKey: [AddressID: Listed]] = [:]
     private var slots: [TokenSlot: Slot] = [:]
+    private var people: [UserKey: Person] = [:]
     private var changesUntilSweep = Self.sweepInterval
 
     func addresses(
@@ -62,8 +71,36 @@ internal struct IndexState {
         case .registration(let record): return register(record, at: position, now: now)
         case .invalidation(let record):
             return judge(record, at: position, now: now, notices: &notices)
+        case .user(let change): return keep(change, at: position, now: now)
         }
     }
+
+    // MARK: - People
+
+    /// The record of a user.
+    func record(of userID: String, app: String) -> UserRecord? {
+        people[UserKey(app: app, userID: userID)]?.record
+    }
+
+    /// All users that have a record, with their records.
+    var records: [UserKey: UserRecord] { people.compactMapValues(\.record) }
+
+    private mutating func keep(
+        _ change: UserChange, at position: TopicPosition, now: UnixMillis
+    ) -> ChangeResult {
+        let key = UserKey(app: change.app, userID: change.userID)
+        if let known = people[key], !isForgotten(known, now), position.precedes(known.position) {
+            return .outdated
+        }
+        people[key] = Person(record: change.record, position: position, changedAt: now)
+        return .applied
+    }
+
+    private func isForgotten(_ person: Person, _ now: UnixMillis) -> Bool {
+        person.record == nil && now - person.changedAt >= IndexLimits.tombstoneSpan
+    }
+
+    // MARK: - Addresses
 
     private mutating func register(
         _ record: RegistrationRecord, at position: TopicPosition, now: UnixMillis
@@ -213,6 +250,7 @@ internal struct IndexState {
         installs = [:]
         users = [:]
         slots = [:]
+        people = [:]
     }
 
     /// Takes a user's addresses out, as a null record would, and the user's name with them.
@@ -226,6 +264,7 @@ internal struct IndexState {
             installs[id.install] = install
             list(id.install)
         }
+        people[UserKey(app: user.app, userID: user.userID)] = nil
     }
 
     private mutating func sweepIfDue(_ now: UnixMillis) {
@@ -234,6 +273,7 @@ internal struct IndexState {
         changesUntilSweep = Self.sweepInterval
         installs = installs.filter { !$0.value.isForgotten(at: now) }
         slots = slots.filter { !isForgotten($0.value, now) }
+        people = people.filter { !isForgotten($0.value, now) }
     }
 
     /// Changes between two walks over everything; keeps the cost per change constant in practice.

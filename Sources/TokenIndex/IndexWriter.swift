@@ -1,4 +1,4 @@
-// The writing side: what the records of the two topics do to the index.
+// The writing side: what the records of the topics do to the index.
 //
 // The rules, the same for every store:
 //
@@ -16,6 +16,7 @@
 //    token keep the later `as_of`. `release` blocks nothing.
 // 5. An address is found under its install's user when it is live, holds its token and is not
 //    blocked. It leaves the former user before it appears under the next one.
+// 6. Of the records of a user on `push.users` the last one counts, as in 1.
 
 public import Base
 
@@ -29,12 +30,12 @@ public protocol IndexWriter: AnyObject {
     /// result goes to the delegate with the same tag, exactly once, possibly within this call.
     func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64)
 
-    /// Takes charge of some partitions; `total` is how many both topics have together, over all
+    /// Takes charge of some partitions; `total` is how many all topics have together, over all
     /// writers. Answered by `applyFrom`, and again whenever the store was away or lost writes.
     func assign(_ partitions: [IndexTopicPartition], of total: Int)
 
     /// Says that everything before the positions is applied. When that is so for all partitions
-    /// of both topics, readers trust the index. Answered by `markersWritten`.
+    /// of all topics, readers trust the index. Answered by `markersWritten`.
     func mark(_ positions: [IndexTopicPosition])
 
     /// Says how far it is applied now, and as of when that is everything there is; nil: as of now.
@@ -49,15 +50,17 @@ public protocol IndexWriter: AnyObject {
     func stop()
 }
 
-/// One of the two topics.
+/// One of the topics.
 public enum IndexTopic: String, Sendable, CaseIterable {
     /// `push.devices`.
     case devices
     /// `push.invalidations`.
     case invalidations
+    /// `push.users`; not everybody has it.
+    case users
 }
 
-/// A partition of one of the two topics.
+/// A partition of one of the topics.
 public struct IndexTopicPartition: Hashable, Sendable {
     /// The topic.
     public var topic: IndexTopic
@@ -106,18 +109,31 @@ extension IndexWriterDelegate {
     public func noticed(_ notice: IndexNotice) {}
 }
 
-/// A record of one of the two topics.
+/// A record of one of the topics.
 public enum IndexChange: Sendable {
     /// A record of `push.devices`.
     case registration(RegistrationRecord)
     /// A record of `push.invalidations`.
     case invalidation(InvalidationRecord)
+    /// A record of `push.users`.
+    case user(UserChange)
 
-    /// The address it is about.
-    public var addressID: AddressID {
+    /// The record's key.
+    public var key: String {
         switch self {
-        case .registration(let record): record.addressID
-        case .invalidation(let record): record.addressID
+        case .registration(let record): record.addressID.text
+        case .invalidation(let record): record.addressID.text
+        case .user(let change): change.key
+        }
+    }
+
+    /// What is changed by one record after another: an install, or a user.
+    internal var subject: String {
+        switch self {
+        case .registration(let record): record.addressID.install
+        case .invalidation(let record): record.addressID.install
+        // No install is called so: its name begins with the app's.
+        case .user(let change): "/\(change.key)"
         }
     }
 }

@@ -15,7 +15,7 @@ internal enum MarkerScripts {
         return 1
         """)
 
-    /// KEYS: marker. ARGV: how many partitions both topics have, field of the stamp, expected
+    /// KEYS: marker. ARGV: how many partitions all topics have, field of the stamp, expected
     /// stamp, new one, what `c` is to hold, fields, positions.
     static let mark = RedisScript(
         """
@@ -30,7 +30,7 @@ internal enum MarkerScripts {
         redis.call('HDEL', KEYS[1], 'h')
         local known = 0
         for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-          if field:match('^[di]%d+$') then known = known + 1 end
+          if field:match('^[diu]%d+$') then known = known + 1 end
         end
         if known >= tonumber(ARGV[1]) then redis.call('HSET', KEYS[1], 'c', ARGV[5]) end
         return 1

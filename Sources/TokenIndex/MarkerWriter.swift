@@ -430,15 +430,17 @@ extension IndexTopicPartition {
         switch field.first {
         case "d": self.init(.devices, partition)
         case "i": self.init(.invalidations, partition)
+        case "u": self.init(.users, partition)
         default: return nil
         }
     }
 
-    /// The marker's field: `d<partition>` or `i<partition>`.
+    /// The marker's field: a letter for the topic, and the partition.
     fileprivate var field: String {
         switch topic {
         case .devices: "d\(partition)"
         case .invalidations: "i\(partition)"
+        case .users: "u\(partition)"
         }
     }
 }

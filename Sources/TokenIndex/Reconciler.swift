@@ -33,7 +33,7 @@ internal final class Reconciler {
     /// Removes every key but markers and fuses.
     func wipe(_ done: @escaping (Bool) -> Void) {
         start(
-            "[uvxit]",
+            "[uvxpit]",
             { [client] key, next in
                 RedisQuestion.ask(client, ["UNLINK", key]) { _ in next() }
             }, done)

@@ -11,6 +11,10 @@ public enum RecordError: Error, Equatable, Sendable, CustomStringConvertible {
     case badKey
     /// The key is not the id that the fields of the value form.
     case keyMismatch
+    /// The key is not a user's.
+    case badUserKey
+    /// The key is not the one that app and user_id form.
+    case userKeyMismatch
     /// The record is larger than is read.
     case tooLarge(limit: Int)
     /// The value is not JSON.
@@ -34,6 +38,8 @@ public enum RecordError: Error, Equatable, Sendable, CustomStringConvertible {
         case .noKey: "the record has no key; the key is the address id"
         case .badKey: "the key is not <app>/<install_id>[/<kind>[/<instance>]]"
         case .keyMismatch: "the key is not the address id of app, install_id, kind and instance"
+        case .badUserKey: "the key is not <app>/<user_id>"
+        case .userKeyMismatch: "the key is not <app>/<user_id> of app and user_id"
         case .tooLarge(let limit): "the record is larger than \(limit) bytes"
         case .notJSON(let error): "the value is not JSON: \(error)"
         case .notAnObject: "the value is not a JSON object"

@@ -37,13 +37,13 @@ public struct IndexMarkers: Sendable, Equatable {
 }
 
 extension RedisIndexOperator {
-    /// Compares the store with a model that has read both topics to their end. What changes
+    /// Compares the store with a model that has read the topics to their end. What changes
     /// meanwhile may look like a difference: compare those users once more, with `users`.
     public func verify(
         against model: InMemoryTokenIndex, only users: Set<String>? = nil,
         progress: (Int) -> Void = { _ in }
     ) throws(IndexOperationError) -> IndexVerification {
-        let expected = model.withState { $0.users }
+        let expected = model.withState { Expectation(users: $0.users, records: $0.records) }
         var found = IndexVerification()
         var batch: [IndexState.UserKey] = []
         for key in expected.keys where users?.contains(key.userID) ?? true {
@@ -97,29 +97,39 @@ extension RedisIndexOperator {
 
     /// Users in the store whom the model does not know.
     private func strangers(
-        to expected: [IndexState.UserKey: [AddressID: IndexState.Listed]]
+        to expected: Expectation
     ) throws(IndexOperationError) -> Set<IndexState.UserKey> {
         let found = UserSet()
         try walk("u") { [client, layout] key, done in
             // The app may hold a colon as the user may: an address of the user tells where it ends.
             RedisQuestion.ask(client, ["HKEYS", key]) { reply in
-                if case .success(let reply) = reply,
-                    let id = reply.elements.lazy.compactMap({ AddressID($0.text ?? "") }).first,
-                    let rest = layout.rest(of: key, kind: "u"), rest.hasPrefix(id.app + ":")
-                {
-                    let userID = String(rest.dropFirst(id.app.count + 1))
-                    let user = IndexState.UserKey(app: id.app, userID: userID)
-                    if expected[user] == nil { found.users.insert(user) }
+                guard case .success(let reply) = reply,
+                    let rest = layout.rest(of: key, kind: "u")
+                else { return done() }
+                let add = { (appLength: Int) in
+                    guard let user = IndexState.UserKey(rest, appLength: appLength) else { return }
+                    if !expected.knows(user) { found.users.insert(user) }
                 }
-                done()
+                let id = reply.elements.lazy.compactMap { AddressID($0.text ?? "") }.first
+                if let id {
+                    if rest.hasPrefix(id.app + ":") { add(id.app.utf8.count) }
+                    return done()
+                }
+                RedisQuestion.ask(client, ["HGET", key, StoredUser.field]) { reply in
+                    if case .success(let reply) = reply,
+                        let length = StoredUser.appLength(reply.bytes)
+                    {
+                        add(length)
+                    }
+                    done()
+                }
             }
         }
         return found.users
     }
 
     private func compare(
-        _ batch: inout [IndexState.UserKey],
-        _ expected: [IndexState.UserKey: [AddressID: IndexState.Listed]],
+        _ batch: inout [IndexState.UserKey], _ expected: Expectation,
         _ found: inout IndexVerification, _ progress: (Int) -> Void
     ) throws(IndexOperationError) {
         let users = batch
@@ -137,7 +147,7 @@ extension RedisIndexOperator {
         for (index, user) in users.enumerated() {
             var list = lists[index]
             if list.hasMore { list.add(try furtherEntries(user)) }
-            compare(user, expected[user] ?? [:], list, &found)
+            compare(user, expected.users[user] ?? [:], expected.records[user], list, &found)
         }
         let before = found.users
         found.users += users.count
@@ -166,13 +176,19 @@ extension RedisIndexOperator {
 
     private func compare(
         _ user: IndexState.UserKey, _ expected: [AddressID: IndexState.Listed],
-        _ list: StoredList, _ found: inout IndexVerification
+        _ record: UserRecord?, _ list: StoredList, _ found: inout IndexVerification
     ) {
         func report(_ kind: IndexDifference.Kind, _ id: String?) {
             found.add(
                 IndexDifference(app: user.app, userID: user.userID, addressID: id, kind: kind))
         }
         if list.isDamaged { report(.unreadable, nil) }
+        switch (record, list.record) {
+        case (nil, nil): break
+        case (_?, nil): report(.missing, nil)
+        case (nil, _?): report(.extra, nil)
+        case (let record?, let stored?): if record != stored { report(.different, nil) }
+        }
         for (id, entry) in expected.sorted(by: { $0.key < $1.key }) {
             guard let stored = list.entries[id.text] else {
                 report(.missing, id.text)
@@ -190,10 +206,32 @@ extension RedisIndexOperator {
     }
 }
 
+/// What the topics say of users.
+private struct Expectation {
+    let users: [IndexState.UserKey: [AddressID: IndexState.Listed]]
+    let records: [IndexState.UserKey: UserRecord]
+
+    var keys: Set<IndexState.UserKey> { Set(users.keys).union(records.keys) }
+
+    func knows(_ user: IndexState.UserKey) -> Bool { users[user] != nil || records[user] != nil }
+}
+
+extension IndexState.UserKey {
+    /// Reads `<app>:<user>`, in which either may hold a colon.
+    fileprivate init?(_ text: String, appLength: Int) {
+        let bytes = Array(text.utf8)
+        guard bytes.count > appLength, bytes[appLength] == 0x3A else { return nil }
+        self.init(
+            app: String(decoding: bytes[..<appLength], as: UTF8.self),
+            userID: String(decoding: bytes[(appLength + 1)...], as: UTF8.self))
+    }
+}
+
 /// A user's entries as they are stored, without their revisions.
 private struct StoredList {
     var entries: [String: [UInt8]] = [:]
     var hasMore = false
+    var record: UserRecord?
     var isDamaged = false
 
     init() {}
@@ -203,6 +241,11 @@ private struct StoredList {
         for index in stride(from: 0, to: parts.count - 1, by: 2) {
             guard let id = parts[index].text, !id.isEmpty else {
                 hasMore = true
+                continue
+            }
+            if id == StoredUser.field {
+                record = StoredUser.decode(parts[index + 1].bytes)
+                isDamaged = isDamaged || record == nil
                 continue
             }
             let value = Array(parts[index + 1].bytes)

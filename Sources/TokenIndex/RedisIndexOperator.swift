@@ -123,6 +123,15 @@ extension RedisIndexOperator: IndexOperations {
         return reports.sorted { $0.id < $1.id }
     }
 
+    /// The user's record; nil when there is none.
+    public func userRecord(
+        app: String, userID: String
+    ) throws(IndexOperationError) -> UserRecord? {
+        try ask(["HGET", layout.user(userID, app: app), StoredUser.field]) { reply in
+            StoredUser.decode(reply.bytes)
+        }
+    }
+
     /// Counts over the whole index.
     public func statistics(
         progress: (Int) -> Void = { _ in }
@@ -216,7 +225,13 @@ extension RedisIndexOperator: IndexOperations {
                 OperatorScripts.erased, [key], [now, span, plan.revision, user.userID]
             ) { _ in }
         }
-        try ask(["DEL", layout.unlinked(user.userID, app: user.app)]) { _ in }
+        try ask(["HDEL", layout.user(user.userID, app: user.app), StoredUser.field]) { _ in }
+        for key in [
+            layout.unlinked(user.userID, app: user.app),
+            layout.formerRecord(of: user.userID, app: user.app),
+        ] {
+            try ask(["DEL", key]) { _ in }
+        }
     }
 }
 

@@ -25,6 +25,8 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
         /// Where the pages go on; nil when there are none, or no more.
         @exclusivity(unchecked) var cursor: String?
         @exclusivity(unchecked) var fault: String?
+        /// What the person said for all devices.
+        @exclusivity(unchecked) var user: UserRecord?
         /// A connection ended, or a server refused, before the answer was complete.
         @exclusivity(unchecked) var isCutOff = false
         /// Commands without a reply.
@@ -43,6 +45,7 @@ internal final class RedisIndexReader: TokenIndex, RedisReplyHandler {
             openField = nil
             cursor = nil
             fault = nil
+            user = nil
             isCutOff = false
             isTrusted = false
             isRedirected = false
@@ -325,6 +328,11 @@ extension RedisIndexReader {
             lookUp.cursor = "0"
             return
         }
+        if id.count == 1, id[0] == 0x40 {
+            lookUp.user = StoredUser.decode(value)
+            if lookUp.user == nil { lookUp.fault = "the user's record is damaged" }
+            return
+        }
         guard let entry = UserEntry.decode(value) else {
             lookUp.fault = "an address in it is damaged"
             return
@@ -383,7 +391,8 @@ extension RedisIndexReader {
             result = .unavailable(.unreadable(fault))
         } else {
             let addresses = lookUp.found.finish()
-            result = .addresses(addresses, dropped: lookUp.found.dropped, at: askedAt)
+            result = .addresses(
+                addresses, dropped: lookUp.found.dropped, at: askedAt, user: lookUp.user)
         }
         lookUp.forgetAnswer(limit: addressesPerUser)
         free.append(place)

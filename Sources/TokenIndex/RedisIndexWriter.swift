@@ -1,4 +1,5 @@
-// Applies changes to Redis: many installs at once, the changes of one install one after another,
+// Applies changes to Redis: many installs at once, the changes of one install, or of one user's
+// record, one after another,
 // each begun again until Redis took it whole. Writes the markers and watches that they stay.
 
 internal import Base
@@ -14,7 +15,7 @@ internal final class RedisIndexWriter: IndexWriter {
     var entriesPerKey = IndexLimits.entriesPerKey
     private let client: RedisClient
     private let loop: EventLoop
-    /// The changes of each install that has any, the first one running.
+    /// The changes of each install and user that has any, the first one running.
     private var runs: [String: [ChangeRun]] = [:]
     /// Runs whose step waits for a connection or for Redis to be able to write again.
     private var waiting: [ChangeRun] = []
@@ -85,11 +86,11 @@ internal final class RedisIndexWriter: IndexWriter {
     }
 
     private func begin(_ run: ChangeRun) {
-        let install = run.install
-        if runs[install] != nil {
-            runs[install]?.append(run)
+        let subject = run.subject
+        if runs[subject] != nil {
+            runs[subject]?.append(run)
         } else {
-            runs[install] = [run]
+            runs[subject] = [run]
             run.start()
         }
     }
@@ -194,12 +195,12 @@ internal final class RedisIndexWriter: IndexWriter {
     }
 
     func finished(_ run: ChangeRun, _ result: ChangeResult) {
-        let install = run.install
-        runs[install]?.removeFirst()
-        if let next = runs[install]?.first {
+        let subject = run.subject
+        runs[subject]?.removeFirst()
+        if let next = runs[subject]?.first {
             next.start()
         } else {
-            runs[install] = nil
+            runs[subject] = nil
         }
         if case .change = run.work {
             delegate?.changeFinished(tag: run.tag, result)

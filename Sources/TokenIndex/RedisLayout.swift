@@ -3,14 +3,16 @@
 // inside it. Beside the keys of a bucket lies its marker.
 //
 //     <prefix>{b<n>}:u:<app>:<user>     hash   address id -> "<revision>:<entry>", see `UserEntry`
+//                                              @ -> the user's record, see `StoredUser`
 //     <prefix>{b<n>}:v:<app>:<user>     hash   the same, of a user with very many addresses
 //     <prefix>{b<n>}:x:<app>:<user>     hash   address id -> revision at which it was unlinked
+//     <prefix>{b<n>}:p:<app>:<user>     text   position of a user's record that was taken back
 //     <prefix>{b<n>}:c:<app>:<user>/<name>  text  a note, kept for a while
 //     <prefix>{b<n>}:i:<app>/<install>  hash   s -> state, p:<address id> -> stored address
 //     <prefix>{b<n>}:t:<token slot>     hash   a, r -> holder and its registered_at,
 //                                              x:<address id> -> claim that displaced it
-//     <prefix>{b<n>}:m                  hash   d<n>, i<n> -> next offset of a partition of
-//                                              either topic, c -> 1 when it has them all
+//     <prefix>{b<n>}:m                  hash   d<n>, i<n>, u<n> -> next offset of a partition of
+//                                              one of the topics, c -> 1 when it has them all
 //     <prefix>{b0}:w                    never there; see `RedisTokenIndex.probeKey`
 //     <prefix>{b<n>}:f...               the fuses, all in one bucket, see `FuseScripts`
 //
@@ -32,6 +34,7 @@ internal struct RedisLayout: Sendable {
     func user(_ userID: String, app: String) -> String { userKey("u", userID, app) }
     func further(_ userID: String, app: String) -> String { userKey("v", userID, app) }
     func unlinked(_ userID: String, app: String) -> String { userKey("x", userID, app) }
+    func formerRecord(of userID: String, app: String) -> String { userKey("p", userID, app) }
 
     func note(_ name: String, of userID: String, app: String) -> String {
         "\(userKey("c", userID, app))/\(name)"

@@ -1,6 +1,6 @@
-// Who gets whose push. The truth is two compacted topics, `push.devices` and
-// `push.invalidations`; what answers look-ups is a cache of them that a writer builds and can
-// build again, in Redis or in memory, with the same behaviour.
+// Who gets whose push. The truth is compacted topics, `push.devices`, `push.invalidations` and,
+// where there is one, `push.users`; what answers look-ups is a cache of them that a writer builds
+// and can build again, in Redis or in memory, with the same behaviour.
 //
 // A reader belongs to one lane. An answer is a list of addresses or a fault: an error is never
 // taken for a user without devices. While the store is away or incomplete a look-up waits inside
@@ -62,8 +62,9 @@ public enum LookUpResult {
     /// `dropped` is how many older ones were left out because the user has more than
     /// `IndexLimits.addressesPerUser`. `at` is no later than the state of the index that the
     /// answer shows: an answer whose `at` is over a second ago has to be asked for again before a
-    /// request is written.
-    case addresses([DeviceAddress], dropped: Int, at: MonotonicTime)
+    /// request is written. `user` is what the person said for all devices, if anything.
+    case addresses(
+        [DeviceAddress], dropped: Int, at: MonotonicTime, user: UserRecord? = nil)
     /// There is no answer. It says nothing about the user's devices.
     case unavailable(IndexFault)
 }
@@ -123,7 +124,7 @@ public enum IndexLimits {
     public static let fieldBytes = 4_096
     /// Elements of one list of a record.
     public static let listElements = 64
-    /// Bytes of a whole record of either topic.
+    /// Bytes of a whole record of any of the topics.
     public static let recordBytes = 64 << 10
     /// How long a removed address, a left token slot and an unlinked user entry are remembered,
     /// so that a late or repeated older record cannot bring them back.

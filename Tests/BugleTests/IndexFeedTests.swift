@@ -26,7 +26,7 @@ private struct FeedWorld {
             kafka: KafkaConfiguration(
                 bootstrapServers: cluster.bootstrapServers,
                 properties: ["fetch.wait.max.ms": "10"]),
-            devices: "push.devices", invalidations: "push.invalidations")
+            devices: "push.devices", invalidations: "push.invalidations", users: "push.users")
     }
 
     var log: Log { Log(level: .debug, format: .json, sink: sink) }

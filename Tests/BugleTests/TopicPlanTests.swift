@@ -60,7 +60,7 @@ import Testing
         }
         #expect(states["push.events"] == "created")
         #expect(states["push.results"] == "missing")
-        #expect(states.count == 19)
+        #expect(states.count == 20)
     }
 }
 

@@ -1,4 +1,5 @@
 import Base
+import JSON
 import Testing
 import TokenIndex
 
@@ -26,6 +27,15 @@ private final class Topics {
             try invalidations.decode(key: key, value: value)
         }
         add(.invalidation(record), .invalidations, key, 0)
+    }
+
+    /// Writes a record of `push.users`.
+    func user(_ key: String, _ value: String?, partition: Int32 = 0) throws {
+        let key = Array(key.utf8)
+        let change = try lend(key, value) { key, value in
+            try UserChange.decode(key: key, value: value, parser: JSONParser())
+        }
+        add(.user(change), .users, key, partition)
     }
 
     func traces(of userID: String) -> UserTraces {
@@ -139,5 +149,19 @@ extension UserTraces {
         let ahead = Int(SystemTime.shared.wall.value) + 3_600_000
         try topics.device("shop/i1", row("i1", "ada", at: ahead))
         #expect(topics.traces(of: "ada").owned.asOf == UnixMillis(Int64(ahead)))
+    }
+
+    @Test func `a user's own record is nulled where it stands, once`() throws {
+        let topics = Topics()
+        let ada = #"{"app":"shop","user_id":"ada","opt_outs":["news"]}"#
+        try topics.user("shop/ada", ada, partition: 2)
+        try topics.user("shop/bert", #"{"app":"shop","user_id":"bert"}"#)
+        try topics.user("other/ada", #"{"app":"other","user_id":"ada"}"#)
+        let key = UserTraces.Key(partition: 2, bytes: Array("shop/ada".utf8))
+        #expect(topics.traces(of: "ada").userNulls == [key])
+        try topics.user("shop/ada", nil, partition: 2)
+        #expect(topics.traces(of: "ada").userNulls == [])
+        try topics.user("shop/ada", ada, partition: 2)
+        #expect(topics.traces(of: "ada").userNulls == [key])
     }
 }

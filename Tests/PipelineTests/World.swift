@@ -36,8 +36,11 @@ final class World {
     let cluster: MockCluster
     let index = InMemoryTokenIndex()
     let marks = InMemoryEventMarks()
+    let usage = InMemoryUsage()
+    /// Counts in `usage` unless a test has others.
+    var makeUsage: (@Sendable (EventLoop) -> any UsageCounters)?
     let registry = MetricsRegistry()
-    private let producer: TopicProducer
+    let producer: TopicProducer
     private var dispatcher: Dispatcher?
     let apps: [PushApp]
     /// Changed before `start()` only.
@@ -53,7 +56,7 @@ final class World {
         cluster = try MockCluster()
         let outputs = [
             "push.results", "push.invalidations", "push.events-dlt", "push.receipts",
-            "push.expo-tickets",
+            "push.expo-tickets", "push.users",
         ]
         let retries = RetryTier.allCases.map { $0.topic(of: "push.events-retry") }
         let parked = ParkedTopics.names(of: "push.events-parked")
@@ -149,9 +152,12 @@ final class World {
     func start() throws {
         let index = index
         let marks = marks
+        let usage = usage
+        let makeUsage = makeUsage
         dispatcher = try Dispatcher(
             settings, apps: apps, index: { index.reader(on: $0) },
-            marks: { _ in marks.marks() }, registry: registry,
+            marks: { _ in marks.marks() }, usage: { makeUsage?($0) ?? usage.counters() },
+            registry: registry,
             log: Log(level: .debug, format: .json, sink: log))
     }
 
@@ -196,6 +202,21 @@ final class World {
              "permission":"\(permission)"\(extra)}
             """.utf8)
         try apply(key, value, at: registeredAt)
+    }
+
+    /// Stores what a user said for all devices: members of a record of `push.users`, with a comma
+    /// in front.
+    func say(_ members: String, user: String) throws {
+        let value = Array(#"{"v":1,"app":"shop","user_id":"\#(user)"\#(members)}"#.utf8)
+        let parser = JSONParser()
+        let change = try Array("shop/\(user)".utf8).withUnsafeBytes { key in
+            try value.withUnsafeBytes {
+                try UserChange.decode(key: key, value: $0, parser: parser)
+            }
+        }
+        offset += 1
+        let position = TopicPosition(partition: 0, offset: offset, timestamp: offset)
+        _ = index.apply(.user(change), at: position)
     }
 
     /// Registers a browser of a user: a subscription that the simulated service knows.

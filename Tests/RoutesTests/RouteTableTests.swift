@@ -155,6 +155,7 @@ import Testing
               d: {title: "{{payload.iban}}", ttl: 1h, sensitive: [payload.iban], apps: [shop]}
               e: {title: x, ttl: 1h, image: "https://x/y", apps: [bank], android_channel: c}
               f: {title: x, ttl: 1h, pointer: "{{payload.iban}}", sensitive: [payload.iban], apps: [shop]}
+              q: {title: x, ttl: 1h, apps: [shop], quiet_hours: {from: "22:00", to: "07:00"}}
               k1: {kind: silent, fcm_collapse: a, apps: [bank]}
               k2: {kind: silent, fcm_collapse: b, apps: [bank]}
               k3: {kind: silent, fcm_collapse: c, apps: [bank]}
@@ -170,6 +171,7 @@ import Testing
             "bugle.yaml:13: routes.a: an alert without ttl",
             "bugle.yaml:13: routes.a: no Android channel in bank: give android_channel, or apps.bank.android_channels.normal",
             "bugle.yaml:14: routes.b: marketing without preference",
+            "bugle.yaml:14: routes.b: marketing without quiet_hours",
             "bugle.yaml:14: routes.b: no Android channel in bank",
             "bugle.yaml:15: routes.c: no Android channel in shop: give android_channel, or apps.shop.android_channels.time_sensitive",
             "bugle.yaml:15: routes.c: importance time_sensitive needs an entitlement that apps.shop",
@@ -178,11 +180,71 @@ import Testing
             "bugle.yaml:15: routes.c: http: is not one of apps.bank.link_schemes",
             "bugle.yaml:16: routes.d: payload.iban is sensitive",
             "bugle.yaml:17: routes.e: image without apps.bank.image_hosts",
-            "bugle.yaml:24: routes.k6: fcm_collapse: more than 4 keys in bank",
+            "bugle.yaml:19: routes.q: ttl is shorter than quiet_hours",
+            "bugle.yaml:25: routes.k6: fcm_collapse: more than 4 keys in bank",
         ]
         #expect(lints.count == expected.count)
         for (found, start) in zip(lints, expected) {
             #expect(found.hasPrefix(start), "\(found)")
         }
+    }
+
+    @Test func `quiet hours are a word or a mapping, with hours of their own or everybody's`()
+        throws
+    {
+        let table = try table(
+            """
+              a: {title: x, quiet_hours: hold}
+              b: {title: x, quiet_hours: suppress}
+              c: {title: x, quiet_hours: {then: suppress, from: "12:00", to: "14:00"}}
+              d: {title: x, quiet_hours: {high_passes: true}}
+              e: {title: x}
+              f: {kind: raw, apns: {aps: {}}, quiet_hours: hold}
+
+            """,
+            more: """
+                content: {time_zone: Europe/Vienna, quiet_hours: {from: "22:00", to: "07:00"}}
+                """)
+        let quiet = table.routes.map(\.quiet)
+        #expect(quiet.map { $0?.suppresses } == [false, true, true, false, nil, false])
+        #expect(
+            quiet.map { $0?.hours?.text } == [
+                "22:00-07:00", "22:00-07:00", "12:00-14:00", "22:00-07:00", nil, "22:00-07:00",
+            ])
+        #expect(quiet.map { $0?.highPasses } == [false, false, false, true, nil, false])
+        #expect(quiet.compactMap { $0?.timeZone }.allSatisfy { $0 == "Europe/Vienna" })
+        #expect(table.routes.map(\.hasQuietHours) == [true, true, true, true, false, true])
+    }
+
+    @Test func `quiet hours that make no sense are told with line and key`() throws {
+        let found = try faults(
+            """
+              a: {title: x, quiet_hours: sleep}
+              b: {title: x, quiet_hours: {from: "25:00", to: "07:00"}}
+              c: {title: x, quiet_hours: {from: "22:00"}}
+              d: {title: x, quiet_hours: {from: "22:00", to: "22:00"}}
+              e: {title: x, quiet_hours: {until: "07:00"}}
+              f: {title: x, quiet_hours: {then: maybe, high_passes: often}}
+              g: {kind: silent, quiet_hours: hold}
+              h: {kind: call, quiet_hours: hold}
+              i: {title: x, quiet_hours: [hold]}
+
+            """, more: "content: {quiet_hours: hold}")
+        for text in [
+            "bugle.yaml:12: content.quiet_hours: expected a mapping",
+            "bugle.yaml:14: routes.a.quiet_hours: expected one of hold, suppress",
+            "bugle.yaml:15: routes.b.quiet_hours.from: expected a time of day",
+            "bugle.yaml:16: routes.c.quiet_hours.from: from and to go together",
+            "bugle.yaml:17: routes.d.quiet_hours.to: the same time as from",
+            "bugle.yaml:18: routes.e.quiet_hours.until: unknown key",
+            "bugle.yaml:19: routes.f.quiet_hours.then: expected one of",
+            "bugle.yaml:19: routes.f.quiet_hours.high_passes: expected true or false",
+            "bugle.yaml:20: routes.g.quiet_hours: only what may be shown",
+            "bugle.yaml:21: routes.h.quiet_hours: only what may be shown",
+            "bugle.yaml:22: routes.i.quiet_hours: expected a mapping",
+        ] {
+            #expect(found.contains { $0.hasPrefix(text) }, "\(text) in \(found)")
+        }
+        #expect(found.count == 11, "\(found)")
     }
 }

@@ -36,7 +36,7 @@ private func home(of user: String, in cluster: RedisCluster) -> Int {
             step()
             try rig.turn { tags.allSatisfy { rig.answer(of: $0) != nil } }
             for (index, tag) in tags.enumerated() {
-                guard case .addresses(let found, _, _)? = rig.answer(of: tag) else {
+                guard case .addresses(let found, _, _, _)? = rig.answer(of: tag) else {
                     Issue.record("no answer")
                     return
                 }
@@ -201,7 +201,7 @@ private struct SlotMove {
         rig.writer.mark(rig.positions(200))
         try rig.turn { tags.allSatisfy { rig.answer(of: $0) != nil } }
         for (user, tag) in zip(Self.users, tags) {
-            guard case .addresses(let found, _, _)? = rig.answer(of: tag) else {
+            guard case .addresses(let found, _, _, _)? = rig.answer(of: tag) else {
                 Issue.record("no answer")
                 return
             }
@@ -250,7 +250,7 @@ private struct SlotMove {
         } while rig.assignments.count > rounds
         try rig.turn { tags.allSatisfy { rig.answer(of: $0) != nil } }
         for (user, tag) in zip(Self.users, tags) {
-            guard case .addresses(let found, _, _)? = rig.answer(of: tag) else {
+            guard case .addresses(let found, _, _, _)? = rig.answer(of: tag) else {
                 Issue.record("no answer")
                 return
             }
@@ -296,7 +296,7 @@ private struct SlotMove {
         }
         #expect(SystemTime.shared.monotonic - returned < .seconds(1))
         for tag in tags {
-            guard case .addresses(let found, _, _)? = rig.answer(of: tag) else {
+            guard case .addresses(let found, _, _, _)? = rig.answer(of: tag) else {
                 Issue.record("no answer")
                 return
             }

@@ -45,7 +45,7 @@ import Testing
         try rig.apply(upload("i1", "u1", token: "T", at: 1))
         rig.writer.mark(rig.positions(5))
         try rig.turn { rig.answer(of: tag) != nil }
-        guard case .addresses(let found, _, _)? = rig.answer(of: tag) else {
+        guard case .addresses(let found, _, _, _)? = rig.answer(of: tag) else {
             Issue.record("not answered with addresses")
             return
         }
@@ -176,7 +176,7 @@ import Testing
         // It passed the crowd's pages.
         #expect(rig.answer(of: crowd) == nil)
         try rig.turn { rig.answer(of: crowd) != nil }
-        guard case .addresses(let found, let dropped, _)? = rig.answer(of: crowd) else {
+        guard case .addresses(let found, let dropped, _, _)? = rig.answer(of: crowd) else {
             Issue.record("not answered with addresses")
             return
         }

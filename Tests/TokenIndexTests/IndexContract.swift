@@ -283,8 +283,8 @@ private func withKnownContext(_ name: String, _ body: () throws -> Void) throws 
             #expect(!rig.reader.isReady)
             try rig.mark()
             try rig.turn { rig.answer(of: known) != nil && rig.answer(of: unknown) != nil }
-            guard case .addresses(let some, _, _)? = rig.answer(of: known),
-                case .addresses(let none, _, _)? = rig.answer(of: unknown)
+            guard case .addresses(let some, _, _, _)? = rig.answer(of: known),
+                case .addresses(let none, _, _, _)? = rig.answer(of: unknown)
             else {
                 Issue.record("not answered with addresses")
                 return
@@ -300,7 +300,7 @@ private func withKnownContext(_ name: String, _ body: () throws -> Void) throws 
                 try rig.apply(
                     upload("i\(index)", "u", token: "t\(index)", at: Int64(1_000 + index * 8 % 35)))
             }
-            guard case .addresses(let found, let dropped, _) = try rig.lookUp("u") else {
+            guard case .addresses(let found, let dropped, _, _) = try rig.lookUp("u") else {
                 Issue.record("not answered with addresses")
                 return
             }

@@ -175,7 +175,7 @@ struct HistoryMaker {
         var queues: [String: [HistoryRecord]] = [:]
         for record in history {
             let place = partition(of: record)
-            let key = "\(place.topic) \(record.change.addressID.text)"
+            let key = "\(place.topic) \(record.change.key)"
             if queues[key] == nil { keys.append(key) }
             queues[key, default: []].append(record)
         }

@@ -201,7 +201,7 @@ final class IndexRig: TokenIndexDelegate, IndexWriterDelegate {
     func answer(of tag: UInt64) -> LookUpResult? { lookUps[tag] }
 
     func addresses(_ userID: String, app: String = "app") throws -> [DeviceAddress] {
-        guard case .addresses(let addresses, _, _) = try lookUp(userID, app: app) else {
+        guard case .addresses(let addresses, _, _, _) = try lookUp(userID, app: app) else {
             Issue.record("the look-up of \(userID) was not answered")
             return []
         }

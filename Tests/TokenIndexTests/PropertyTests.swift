@@ -197,16 +197,20 @@ extension HistoryRecord {
 extension IndexChange {
     /// The same in another app.
     fileprivate func moved(to app: String) -> IndexChange {
-        let id = addressID
         switch self {
-        case .registration(.gone): return TokenIndexTests.gone(id.installID, app: app)
+        case .registration(.gone(let id)):
+            return TokenIndexTests.gone(id.installID, app: app)
         case .registration(.registered(let address)):
             return upload(
-                id.installID, address.userID, token: address.token,
+                address.installID, address.userID, token: address.token,
                 at: address.registeredAt.value, version: address.version, app: app)
         case .invalidation(var record):
-            if let moved = AddressID(app: app, installID: id.installID) { record.addressID = moved }
+            if let moved = AddressID(app: app, installID: record.addressID.installID) {
+                record.addressID = moved
+            }
             return .invalidation(record)
+        case .user(let change):
+            return .user(UserChange(app: app, userID: change.userID, record: change.record))
         }
     }
 }

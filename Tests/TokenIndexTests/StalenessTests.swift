@@ -263,7 +263,7 @@ private func address(
             try pass(.zero, asOf: nil) {
                 rig.answer(of: tag) != nil && rig.answer(of: late) != nil && rig.reader.isReady
             }
-            guard case .addresses(let found, _, _)? = rig.answer(of: late) else {
+            guard case .addresses(let found, _, _, _)? = rig.answer(of: late) else {
                 Issue.record("not answered with addresses")
                 return
             }

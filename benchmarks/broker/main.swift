@@ -79,7 +79,7 @@ final class Host {
         cluster = try MockCluster()
         let outputs = [
             "push.results", "push.invalidations", "push.events-dlt", "push.receipts",
-            "push.expo-tickets",
+            "push.expo-tickets", "push.users",
         ]
         let retries = ["10s", "1m", "10m", "1h"].map { "push.events-retry-\($0)" }
         let parked = [

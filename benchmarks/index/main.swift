@@ -102,7 +102,7 @@ final class LookUpRun: TokenIndexDelegate {
 
     /// Asks in batches of the pipeline's depth, as a lane does with the events of a turn.
     func lookUpFinished(tag: UInt64, _ result: LookUpResult) {
-        guard case .addresses(let found, _, _) = result else { fail("\(result)") }
+        guard case .addresses(let found, _, _, _) = result else { fail("\(result)") }
         answered += 1
         addresses += found.count
         if answered % options.depth == 0 { for _ in 0..<options.depth { ask() } }

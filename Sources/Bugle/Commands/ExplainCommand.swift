@@ -11,21 +11,24 @@ internal enum ExplainCommand: Command {
     static let name = "explain"
     static let summary = "shows the route of an event and the exact requests that would go out"
     static let synopsis =
-        "explain EVENT.json --config FILE [--device FILE] [--class NAME] "
+        "explain EVENT.json --config FILE [--device FILE [--user FILE]] [--class NAME] "
         + "[--format curl|simctl] [--json]"
     static let options: [Option] = [
         .config,
         .value("device", "FILE", "devices: a record of push.devices, or one on each line"),
+        .value("user", "FILE", "the user: a record of push.users; without it there is none"),
         .value("class", "NAME", "the class of the topic: critical, transactional or marketing"),
         .value("format", "NAME", "commands for a shell: curl, or simctl for a simulated iPhone"),
         .json,
     ]
     static let details = """
         EVENT.json holds the record's value; - is standard input. The user's devices are those of
-        the token index, or of --device. The same code decodes, routes and renders as in run; no
-        gateway is asked. It also says which events of the user would be folded with this one, or
-        would replace it, and warns of values that look like a card number, an IBAN or a JWT. Tokens and credentials are masked, sizes are the true ones. Exit code 1:
-        the event would become a dead letter, and the line says why.
+        the token index, or of --device, and so is what the user said for all of them (push.users,
+        or --user). The same code decodes, routes and renders as in run; no gateway is asked. It
+        also says which events of the user would be folded with this one, or would replace it, and
+        warns of values that look like a card number, an IBAN or a JWT. Tokens and credentials are
+        masked, sizes are the true ones. Exit code 1: the event would become a dead letter, and the
+        line says why.
         """
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
@@ -38,19 +41,14 @@ internal enum ExplainCommand: Command {
             maximumBytes: configuration.limits.eventBytes,
             takesUserFromSubject: configuration.cloudEvents.userFromSubject)
         let app = summary.app ?? configuration.apps[0].name
-        let devices: [DeviceAddress] =
-            if summary.isBroadcast {
-                []
-            } else if let path = arguments.text("device") {
-                try DeviceList.read(path)
-            } else {
-                try DeviceList.ask(configuration, app: app, userID: summary.userID)
-            }
+        let (devices, user) =
+            summary.isBroadcast
+            ? ([], nil) : try readers(arguments, configuration, app, summary.userID)
         let explainer = EventExplainer(configuration, routes, projects: projects(configuration))
         let explanation: Explanation
         do throws(EventCheck.Refusal) {
             explanation = try explainer.explain(
-                file.bytes, of: eventClass, to: devices, at: SystemTime.shared.wall)
+                file.bytes, of: eventClass, to: devices, user: user, at: SystemTime.shared.wall)
         } catch {
             throw .failed("\(file.name): \(error.code.rawValue): \(error.reason)")
         }
@@ -73,6 +71,20 @@ internal enum ExplainCommand: Command {
             throw .usage("--format \(text): expected curl or simctl")
         }
         return format
+    }
+
+    /// The user's devices and record, from files or from the index.
+    private static func readers(
+        _ arguments: Arguments, _ configuration: Configuration, _ app: String, _ userID: String
+    ) throws(Failure) -> (addresses: [DeviceAddress], user: UserRecord?) {
+        guard let path = arguments.text("device") else {
+            if arguments.has("user") { throw .usage("--user goes with --device") }
+            return try DeviceList.ask(configuration, app: app, userID: userID)
+        }
+        let user = try arguments.text("user").map { path throws(Failure) in
+            try DeviceList.readUser(path)
+        }
+        return (try DeviceList.read(path), user)
     }
 
     private static func eventClass(_ arguments: Arguments) throws(Failure) -> EventClass {

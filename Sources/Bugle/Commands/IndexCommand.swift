@@ -17,7 +17,7 @@ internal enum IndexCommand: Command {
         .json,
     ]
     static let details = """
-        get USER      all that is known of a user's addresses
+        get USER      all that is known of a user and the user's addresses
         verify        compares Redis with the topics and lists differences; exit code 1 if any
         rebuild       has Redis filled anew from the topics; look-ups wait meanwhile
         forget USER   erases a user from the topics of the index and from Redis
@@ -25,7 +25,7 @@ internal enum IndexCommand: Command {
         release FUSE  sends again to the addresses that a fuse holds: the mistake was ours
         discard FUSE  gives those addresses up: the gateway was right
 
-        verify and forget read push.devices and push.invalidations as a whole.
+        verify and forget read push.devices, push.invalidations and push.users as a whole.
         """
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
@@ -70,11 +70,15 @@ private enum IndexGet {
         let reports = try IndexAccess.orFail { () throws(IndexOperationError) in
             try index.reports(app: app, userID: userID)
         }
+        let record = try IndexAccess.orFail { () throws(IndexOperationError) in
+            try index.userRecord(app: app, userID: userID)
+        }
         if arguments.has("json") {
             let bytes = ByteWriter()
             var object = JSONObjectWriter(bytes)
             object.string("app", app)
             object.string("user_id", userID)
+            record.writeMember(to: &object)
             object.list("addresses", reports) { bytes, report in
                 var inner = JSONObjectWriter(bytes)
                 report.writeMembers(to: &inner)
@@ -87,6 +91,7 @@ private enum IndexGet {
         Terminal.print(
             "User \(userID.printable) of \(app): \(reports.count) "
                 + (reports.count == 1 ? "address" : "addresses"))
+        for line in record?.lines ?? [] { Terminal.print("  \(line.printable)") }
         for line in reports.flatMap(\.lines) { Terminal.print(line) }
         return .ok
     }
@@ -169,7 +174,8 @@ private enum IndexVerify {
         for difference in found.differences {
             Terminal.print(
                 "\(difference.kind.rawValue.padded(to: 10))  user \(difference.userID.printable) of "
-                    + "\(difference.app)  \((difference.addressID ?? "the whole entry").printable)")
+                    + "\(difference.app)  \((difference.addressID ?? "the user's record").printable)"
+            )
         }
         if found.count > found.differences.count {
             Terminal.print("and \(found.count - found.differences.count) more")

@@ -12,6 +12,7 @@ internal enum IndexForget {
         var addresses: [AddressReport]
         var nulls: Int
         var forgets: Int
+        var userNulls: Int
         var anonymous: Int
         var kept: Int
         /// Whether the index shows it; nil when it is not in Redis.
@@ -69,9 +70,14 @@ internal enum IndexForget {
         let nulls = traces.nulls(owned)
         for record in owned.invalidations + anonymous { try publisher.write(record) }
         for key in nulls { try publisher.writeNull(key.bytes, partition: key.partition) }
+        let userNulls = traces.userNulls
+        for key in userNulls {
+            try publisher.writeNull(key.bytes, partition: key.partition, of: .users)
+        }
         var summary = Summary(
             app: owned.app, userID: owned.userID, addresses: owned.addresses, nulls: nulls.count,
-            forgets: owned.invalidations.count, anonymous: anonymous.count,
+            forgets: owned.invalidations.count, userNulls: userNulls.count,
+            anonymous: anonymous.count,
             kept: traces.kept(owned))
         // Erased before the writer is through, an address could be listed again by a change that
         // it has begun.
@@ -90,6 +96,9 @@ internal enum IndexForget {
         }
         Terminal.print("  \(summary.nulls) null records on the topic of devices")
         Terminal.print("  \(summary.forgets) forget records on the topic of verdicts")
+        if summary.userNulls > 0 {
+            Terminal.print("  \(summary.userNulls) null records on the topic of users")
+        }
         if summary.anonymous > 0 {
             Terminal.print(
                 "  \(summary.anonymous) verdicts on addresses that others have now, written again "
@@ -123,6 +132,7 @@ internal enum IndexForget {
         }
         object.integer("null_records", Int64(summary.nulls))
         object.integer("forget_records", Int64(summary.forgets))
+        object.integer("user_null_records", Int64(summary.userNulls))
         object.integer("anonymous_verdicts", Int64(summary.anonymous))
         object.integer("records_kept", Int64(summary.kept))
         object.bool("applied", summary.isShown ?? false)

@@ -1,6 +1,7 @@
 internal import Base
 internal import Config
 internal import JSON
+internal import Routes
 internal import TokenIndex
 
 /// `bugle why USER`: why a user's devices get pushes, or not.
@@ -11,7 +12,7 @@ internal enum WhyCommand: Command {
     static let options: [Option] = [.config, .app, .json]
     static let details = """
         Looks at the token index and at the configuration: token, verdict, permission, opt-outs,
-        gateway and credential. What happened to one event, bugle tail and push.results say.
+        gateway and credential, quiet hours, and how much of the caps is used. What happened to one event, bugle tail and push.results say.
         """
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
@@ -24,20 +25,29 @@ internal enum WhyCommand: Command {
         let reports = try IndexAccess.orFail { () throws(IndexOperationError) in
             try index.reports(app: name, userID: userID)
         }
+        let record = try IndexAccess.orFail { () throws(IndexOperationError) in
+            try index.userRecord(app: name, userID: userID)
+        }
         let devices = DeviceExplanation.all(
             reports, app: app, configuration, staleness: access.staleness,
             at: SystemTime.shared.wall)
+        let caps = try ConfigurationFile.routes(of: configuration).caps
+        let usage = try IndexAccess.orFail { () throws(IndexOperationError) in
+            try UsageExplanation.all(
+                caps, index, app: name, userID: userID, reports, at: SystemTime.shared.wall)
+        }
         let hindrance = try IndexAccess.hindrance(index)
         if arguments.has("json") {
-            show(devices, hindrance, app: name, userID)
+            show(devices, record, usage, hindrance, app: name, userID)
         } else {
-            explain(devices, hindrance, app: name, userID)
+            explain(devices, record, usage, hindrance, app: name, userID)
         }
         return .ok
     }
 
     private static func explain(
-        _ devices: [DeviceExplanation], _ hindrance: String?, app: String, _ userID: String
+        _ devices: [DeviceExplanation], _ record: UserRecord?, _ usage: [UsageExplanation],
+        _ hindrance: String?, app: String, _ userID: String
     ) {
         if let hindrance { Terminal.print("No look-up is answered now: \(hindrance)") }
         guard !devices.isEmpty else {
@@ -51,6 +61,9 @@ internal enum WhyCommand: Command {
         Terminal.print(
             "User \(userID.printable) of \(app): pushes go to \(reached) of \(devices.count) "
                 + (devices.count == 1 ? "address." : "addresses."))
+        for line in (record?.lines ?? []) + usage.map(\.line) {
+            Terminal.print("  \(line.printable)")
+        }
         let width = devices.map(\.report.id.text.count).max() ?? 0
         for device in devices {
             let address = device.report.address
@@ -65,13 +78,20 @@ internal enum WhyCommand: Command {
     }
 
     private static func show(
-        _ devices: [DeviceExplanation], _ hindrance: String?, app: String, _ userID: String
+        _ devices: [DeviceExplanation], _ record: UserRecord?, _ usage: [UsageExplanation],
+        _ hindrance: String?, app: String, _ userID: String
     ) {
         let bytes = ByteWriter()
         var object = JSONObjectWriter(bytes)
         object.string("app", app)
         object.string("user_id", userID)
         object.string("index_hindrance", orNull: hindrance)
+        record.writeMember(to: &object)
+        object.list("caps", usage) { bytes, cap in
+            var inner = JSONObjectWriter(bytes)
+            cap.writeMembers(to: &inner)
+            inner.end()
+        }
         object.list("addresses", devices) { bytes, device in
             var inner = JSONObjectWriter(bytes)
             inner.bool("gets_pushes", device.obstacle == nil)

@@ -103,7 +103,8 @@ internal final class EmbeddedWorld {
         return isDrained
     }
 
-    /// The sections besides `apps`. The embedded broker forgets what a transaction commits. Short times suit a broker that answers from the same process
+    /// The sections besides `apps`. The embedded broker forgets what a transaction commits. Nobody
+    /// wants to wait an hour for a fourth silent push. Short times suit a broker that answers from the same process
     /// and waits for them before it hands out partitions.
     private static func settings(brokers: String, lanes: Int?, adminPort: UInt16) -> String {
         """
@@ -116,6 +117,8 @@ internal final class EmbeddedWorld {
             fetch.wait.max.ms: 10
         index:
           store: memory
+        caps:
+          silent: none
         lanes: \(lanes.map(String.init) ?? "auto")
         admin:
           listen: 127.0.0.1:\(adminPort)

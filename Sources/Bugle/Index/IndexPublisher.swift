@@ -7,7 +7,7 @@ internal import JSON
 internal import Kafka
 internal import TokenIndex
 
-/// Writes records to both topics. Confined to one thread.
+/// Writes records to the topics of the index. Confined to one thread.
 internal final class IndexPublisher {
     private let access: IndexAccess
     private let producer: TopicProducer
@@ -37,15 +37,17 @@ internal final class IndexPublisher {
 
     /// Writes a null value under a key as it was found, so that compaction takes away what is
     /// there.
-    func writeNull(_ key: [UInt8], partition: Int32) throws(Failure) {
-        try write(.devices, key: key, value: nil, partition: partition)
+    func writeNull(
+        _ key: [UInt8], partition: Int32, of topic: IndexTopic = .devices
+    ) throws(Failure) {
+        try write(topic, key: key, value: nil, partition: partition)
     }
 
     private func write(
         _ topic: IndexTopic, key: [UInt8], value: [UInt8]?, partition: Int32?
     ) throws(Failure) {
         let names = access.configuration.kafka.topics
-        let name = topic == .devices ? names.devices : names.invalidations
+        let name = names.name(of: topic)
         do throws(KafkaError) {
             let sent = try producer.sendAndWait(
                 to: name, partition: partition, key: key, value: value)
@@ -77,6 +79,17 @@ internal final class IndexPublisher {
             guard SystemTime.shared.monotonic < deadline else { return false }
             progress.show("\(what): \(behind) records are left")
             pause(.milliseconds(100))
+        }
+    }
+}
+
+extension Configuration.Topics {
+    /// The name of a topic of the index.
+    internal func name(of topic: IndexTopic) -> String {
+        switch topic {
+        case .devices: devices
+        case .invalidations: invalidations
+        case .users: users
         }
     }
 }

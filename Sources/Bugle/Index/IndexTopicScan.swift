@@ -1,12 +1,13 @@
-// Both topics of the token index, read by a command from their beginning to their end and on from
+// The topics of the token index, read by a command from their beginning to their end and on from
 // there: what Redis is compared with, and what has to be found again to be erased.
 
 internal import Base
 internal import Config
+internal import JSON
 internal import Kafka
 internal import TokenIndex
 
-/// A record of one of the two topics, as far as it can be read.
+/// A record of one of the topics, as far as it can be read.
 internal struct IndexRecord {
     /// What it says.
     enum Content {
@@ -14,6 +15,8 @@ internal struct IndexRecord {
         case registration(DecodedRegistration)
         /// A record of `push.invalidations`; nil for a null value.
         case invalidation(InvalidationRecord?)
+        /// A record of `push.users`.
+        case user(UserChange)
     }
 
     var content: Content
@@ -29,16 +32,18 @@ internal struct IndexRecord {
         switch content {
         case .registration(let decoded): decoded.records.map { .registration($0) }
         case .invalidation(let record): record.map { [.invalidation($0)] } ?? []
+        case .user(let change): [.user(change)]
         }
     }
 }
 
-/// Reads both topics. Confined to one thread.
+/// Reads the topics. Confined to one thread.
 internal final class IndexTopicScan {
     private let cluster: ClusterAccess
     private let names: Configuration.Topics
     private let decoder: RegistrationDecoder
     private let invalidations = InvalidationDecoder()
+    private let parser = JSONParser(maximumBytes: IndexLimits.recordBytes)
     private let reader: TopicReader
     /// The offset behind the last record of each partition that has any.
     private(set) var ends: [IndexTopicPartition: Int64] = [:]
@@ -55,9 +60,12 @@ internal final class IndexTopicScan {
         names = configuration.kafka.topics
         decoder = RegistrationDecoder(
             tables: configuration.index.tables.map(RegistrationTable.init))
+        // Not everybody has one.
+        let hasUsers = (try cluster.partitionCounts()[names.users] ?? 0) > 0
         do throws(KafkaError) {
             reader = try TopicReader(
-                cluster.configuration, topics: [names.devices, names.invalidations],
+                cluster.configuration,
+                topics: [names.devices, names.invalidations] + (hasUsers ? [names.users] : []),
                 from: .beginning)
         } catch {
             throw cluster.failure(error, doing: "read \(names.devices)")
@@ -88,7 +96,9 @@ internal final class IndexTopicScan {
     }
 
     private func take(_ record: borrowing KafkaRecord) -> IndexRecord? {
-        let topic: IndexTopic = record.topic == names.devices ? .devices : .invalidations
+        let topic: IndexTopic =
+            record.topic == names.devices
+            ? .devices : record.topic == names.users ? .users : .invalidations
         ends[IndexTopicPartition(topic, record.partition)] = record.offset + 1
         count += 1
         var position = TopicPosition(
@@ -105,6 +115,10 @@ internal final class IndexTopicScan {
             case .invalidations:
                 content = .invalidation(
                     try invalidations.decode(key: record.key, value: record.value))
+            case .users:
+                content = .user(
+                    try UserChange.decode(
+                        key: record.key, value: record.value, parser: parser))
             }
             return IndexRecord(
                 content: content, position: position, topic: topic,

@@ -9,7 +9,7 @@
 internal import Base
 internal import TokenIndex
 
-/// What both topics hold of a user. Filled in two passes over them: the first finds the installs
+/// What the topics hold of a user. Filled in two passes over them: the first finds the installs
 /// that the user ever had, the second looks at all that is known of those.
 internal struct UserTraces {
     let app: String
@@ -18,6 +18,8 @@ internal struct UserTraces {
     private let model = InMemoryTokenIndex()
     private var devices: [Key: DeviceTrace] = [:]
     private var verdicts: [AddressID: InvalidationRecord?] = [:]
+    /// Where the user's own record stands, and whether there is any by now.
+    private var userRecords: [Key: Bool] = [:]
 
     /// A key where it stands: the same bytes in another partition are another record to compact.
     struct Key: Hashable, Comparable {
@@ -57,6 +59,7 @@ internal struct UserTraces {
                 return
             }
             installs.insert(Self.install(verdict.addressID))
+        case .user: break
         }
     }
 
@@ -86,6 +89,9 @@ internal struct UserTraces {
                 installs.contains(Self.install(id))
             else { return }
             verdicts[id] = .some(verdict)
+        case .user(let change):
+            guard change.app == app, change.userID == userID else { return }
+            userRecords[key] = change.record != nil
         }
         model.apply(record)
     }
@@ -109,6 +115,9 @@ internal struct UserTraces {
             return trace.ids.contains { ids.contains($0) } || (trace.namesUser && !trace.namesOther)
         }.keys.sorted()
     }
+
+    /// The keys of the user's own record that get a null.
+    var userNulls: [Key] { userRecords.filter(\.value).keys.sorted() }
 
     /// Verdicts on addresses that others have now, without the user.
     func anonymous(_ owned: ForgottenUser) -> [InvalidationRecord] {

@@ -61,10 +61,35 @@ internal enum DeviceList {
         }
     }
 
-    /// The addresses that the index has for a user.
+    /// The record of `push.users` in a file.
+    static func readUser(_ path: String) throws(Failure) -> UserRecord {
+        let file = try EventFile(path)
+        let parser = JSONParser()
+        guard let root = try? parser.parse(file.bytes), root.isObject else {
+            throw .failed("\(file.name): no JSON object")
+        }
+        let userID = root["user_id"]?.string ?? root["user_id"]?.int64.map { String($0) }
+        let key = Array("\(root["app"]?.string ?? "")/\(userID ?? "")".utf8)
+        let result = key.withUnsafeBytes { key -> Result<UserRecord?, RecordError> in
+            file.bytes.withUnsafeBytes { value in
+                do throws(RecordError) {
+                    return .success(
+                        try UserChange.decode(key: key, value: value, parser: parser).record)
+                } catch {
+                    return .failure(error)
+                }
+            }
+        }
+        switch result {
+        case .success(let record): return record ?? UserRecord()
+        case .failure(let error): throw .failed("\(file.name): \(error)")
+        }
+    }
+
+    /// The addresses that the index has for a user, and what the user said for all of them.
     static func ask(
         _ configuration: Configuration, app: String, userID: String
-    ) throws(Failure) -> [DeviceAddress] {
+    ) throws(Failure) -> (addresses: [DeviceAddress], user: UserRecord?) {
         let store = try IndexStore(configuration, log: .silent)
         guard store.isShared else {
             throw .failed(
@@ -98,12 +123,14 @@ private final class LookUp: TokenIndexDelegate {
         index.delegate = self
     }
 
-    func ask(app: String, userID: String) throws(Failure) -> [DeviceAddress] {
+    func ask(
+        app: String, userID: String
+    ) throws(Failure) -> (addresses: [DeviceAddress], user: UserRecord?) {
         index.lookUp(app: app, userID: userID, tag: 0)
         let deadline = loop.now + Self.patience
         while result == nil, loop.now < deadline { loop.turn(waitingUpTo: .milliseconds(50)) }
         switch result {
-        case .addresses(let addresses, _, _): return addresses
+        case .addresses(let addresses, _, _, let user): return (addresses, user)
         case .unavailable(let fault): throw .failed("\(fault)")
         case nil: throw .failed("\(index.readiness); --device FILE needs no index")
         }

@@ -20,6 +20,7 @@ internal enum ExplanationText {
             lines.append("collapse  \(key.printable)")
         }
         lines += self.lines(explanation.folding)
+        for obstacle in explanation.obstacles { lines.append("but       \(obstacle.printable)") }
         if explanation.targets.isEmpty { lines.append("no device is meant: no_devices") }
         for target in explanation.targets { lines += self.lines(target) }
         for id in explanation.passedOver {
@@ -103,6 +104,8 @@ internal enum ExplanationText {
         object.integer("expires_at", explanation.expiresAt.value)
         object.name("folding")
         write(explanation.folding, to: bytes)
+        object.name("obstacles")
+        list(explanation.obstacles, to: bytes) { bytes.append(jsonString: $0) }
         object.name("targets")
         list(explanation.targets, to: bytes) { write($0, to: bytes) }
         object.name("passed_over")

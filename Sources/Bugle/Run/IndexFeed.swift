@@ -1,8 +1,8 @@
-// The writing side of the token index in a process: reads `push.devices` and `push.invalidations`
-// from their beginning into the store and then follows them.
+// The writing side of the token index in a process: reads `push.devices`, `push.invalidations` and,
+// where it exists, `push.users` from their beginning into the store and then follows them.
 //
 // A store that several processes share has one writer: the member of the group `<group>-index`
-// that was assigned partition 0. The others stand by; whoever takes over reads both topics from
+// that was assigned partition 0. The others stand by; whoever takes over reads the topics from
 // the start into the live store, which repeats what is there and changes nothing of it.
 
 internal import Base
@@ -20,6 +20,8 @@ internal struct IndexFeedSettings: Sendable {
     var devices: String
     /// The topic with verdicts.
     var invalidations: String
+    /// The topic with what people said for all their devices; it need not exist.
+    var users: String
     /// Tables of somebody else's whose change records are on the topic with addresses.
     var tables: [RegistrationTable] = []
     /// The group that elects the writer; nil for a store that no other process sees.

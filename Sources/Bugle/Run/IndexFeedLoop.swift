@@ -26,9 +26,15 @@ internal final class IndexFeedLoop {
     private var recordCount = 0
     private var startedAt = MonotonicTime(nanos: 0)
     private var retryAt = MonotonicTime(nanos: .min / 2)
+    /// Whether `push.users` is read.
+    private var readsUsers = false
+    /// When it is looked again whether it is there by now.
+    private var usersSoughtAt = MonotonicTime(nanos: 0)
 
     /// How long a topic that cannot be read is left alone.
     private static let retryInterval = TimeSpan.seconds(1)
+    /// How often a topic is looked for that need not exist.
+    private static let seekInterval = TimeSpan.minutes(1)
     /// How often the builder hears that there is nothing more.
     private static let caughtUpInterval = TimeSpan.milliseconds(200)
     /// How long one turn waits for records.
@@ -58,7 +64,7 @@ internal final class IndexFeedLoop {
                 orders.wait(upTo: Self.wait)
                 continue
             }
-            if builder == nil { startWriting() }
+            if builder == nil { startWriting() } else { seekUsers() }
             turn()
         }
         stopWriting()
@@ -100,7 +106,7 @@ internal final class IndexFeedLoop {
             max(SystemTime.shared.wall.value - timestamp, 0), ordering: .relaxed)
         batch.append(
             IndexInput(
-                topic: record.topic == settings.devices ? .devices : .invalidations,
+                topic: settings.topic(named: record.topic),
                 position: TopicPosition(
                     partition: record.partition, offset: record.offset, timestamp: timestamp),
                 key: record.key.map { Array($0) }, value: record.value.map { Array($0) }))
@@ -129,11 +135,12 @@ internal final class IndexFeedLoop {
     private func partitions() -> [IndexTopicPartition]? {
         do throws(KafkaError) {
             let cluster = try Admin(settings.kafka).describeCluster(timeout: .seconds(5))
-            let counts = [
-                (IndexTopic.devices, cluster.topic(settings.devices)?.partitions ?? 0),
-                (.invalidations, cluster.topic(settings.invalidations)?.partitions ?? 0),
-            ]
-            guard counts.allSatisfy({ $0.1 > 0 }) else {
+            let counts = [IndexTopic.devices, .invalidations, .users].map { topic in
+                (topic, cluster.topic(settings.name(of: topic))?.partitions ?? 0)
+            }
+            readsUsers = counts.contains { $0.0 == .users && $0.1 > 0 }
+            usersSoughtAt = SystemTime.shared.monotonic
+            guard counts.allSatisfy({ $0.1 > 0 || $0.0 == .users }) else {
                 report("\(settings.devices) or \(settings.invalidations) does not exist")
                 return nil
             }
@@ -145,6 +152,18 @@ internal final class IndexFeedLoop {
             report("the topics of the index cannot be read: \(error)")
             return nil
         }
+    }
+
+    /// A topic that appears later is read from then on.
+    private func seekUsers() {
+        let now = SystemTime.shared.monotonic
+        guard !readsUsers, now - usersSoughtAt >= Self.seekInterval else { return }
+        usersSoughtAt = now
+        let count = try? Admin(settings.kafka).describeCluster(timeout: .seconds(5))
+            .topic(settings.users)?.partitions
+        guard count ?? 0 > 0 else { return }
+        log.info("from now on this topic is read too", ["topic": LogValue(settings.users)])
+        stopWriting()
     }
 
     private func stopWriting() {
@@ -199,14 +218,16 @@ internal final class IndexFeedLoop {
         startedAt = SystemTime.shared.monotonic
         var offsets: [TopicPartition: Int64] = [:]
         for position in positions where position.nextOffset > 0 {
-            offsets[TopicPartition(name(of: position.topic), position.partition)] =
+            offsets[TopicPartition(settings.name(of: position.topic), position.partition)] =
                 position.nextOffset
         }
         do throws(KafkaError) {
             // The old one's client goes first: both would read the same partitions for a while.
             reader = nil
             let reader = try TopicReader(
-                settings.kafka, topics: [settings.devices, settings.invalidations],
+                settings.kafka,
+                topics: [settings.devices, settings.invalidations]
+                    + (readsUsers ? [settings.users] : []),
                 from: .offsets(offsets))
             reader.onFault = { [faults] place, error in
                 faults.warning(
@@ -232,7 +253,8 @@ internal final class IndexFeedLoop {
         do throws(KafkaError) {
             let admin = try Admin(settings.kafka)
             for position in known {
-                let place = TopicPartition(name(of: position.topic), position.partition)
+                let place = TopicPartition(
+                    settings.name(of: position.topic), position.partition)
                 let held = try admin.watermarks(place, timeout: .seconds(5))
                 guard held.lowerBound <= position.nextOffset,
                     position.nextOffset <= held.upperBound
@@ -252,13 +274,24 @@ internal final class IndexFeedLoop {
         faults.warning(
             "a record of the index's topics is skipped",
             [
-                "topic": LogValue(name(of: topic)), "partition": LogValue(position.partition),
+                "topic": LogValue(settings.name(of: topic)),
+                "partition": LogValue(position.partition),
                 "offset": LogValue(position.offset), "reason": LogValue(reason),
             ])
     }
+}
 
-    private func name(of topic: IndexTopic) -> String {
-        topic == .devices ? settings.devices : settings.invalidations
+extension IndexFeedSettings {
+    fileprivate func name(of topic: IndexTopic) -> String {
+        switch topic {
+        case .devices: devices
+        case .invalidations: invalidations
+        case .users: users
+        }
+    }
+
+    fileprivate func topic(named name: String) -> IndexTopic {
+        name == devices ? .devices : name == users ? .users : .invalidations
     }
 }
 

@@ -11,7 +11,7 @@ internal enum IndexStore: Sendable {
     /// In Redis.
     case redis(RedisTokenIndex, RedisEventLog)
     /// In this process.
-    case memory(InMemoryTokenIndex, InMemoryEventMarks)
+    case memory(InMemoryTokenIndex, InMemoryEventMarks, InMemoryUsage)
 
     /// The store of a configuration; the password is read here.
     init(_ configuration: Configuration, log: Log) throws(Failure) {
@@ -22,7 +22,7 @@ internal enum IndexStore: Sendable {
                     staleness: StalenessPolicy(configuration.index.staleness),
                     sweep: SweepPolicy(configuration.index.sweep),
                     fusePolicy: FusePolicy(configuration.index.fuse),
-                    lagMax: configuration.index.lagMax), InMemoryEventMarks())
+                    lagMax: configuration.index.lagMax), InMemoryEventMarks(), InMemoryUsage())
         case .redis:
             self = .redis(
                 try Self.redisIndex(configuration),
@@ -85,7 +85,7 @@ internal enum IndexStore: Sendable {
         case .redis(let index, let events):
             index.reader(
                 on: loop, addressesPerUser: addressesPerUser, observer: { events.note($0) })
-        case .memory(let index, _): index.reader(on: loop, addressesPerUser: addressesPerUser)
+        case .memory(let index, _, _): index.reader(on: loop, addressesPerUser: addressesPerUser)
         }
     }
 
@@ -93,7 +93,15 @@ internal enum IndexStore: Sendable {
     func marks(on loop: EventLoop) -> any EventMarks {
         switch self {
         case .redis(let index, _): index.marks(on: loop)
-        case .memory(_, let marks): marks.marks()
+        case .memory(_, let marks, _): marks.marks()
+        }
+    }
+
+    /// A lane's view of how often people, devices and sources were served.
+    func usage(on loop: EventLoop) -> any UsageCounters {
+        switch self {
+        case .redis(let index, _): index.usage(on: loop)
+        case .memory(_, _, let usage): usage.counters()
         }
     }
 
@@ -103,7 +111,7 @@ internal enum IndexStore: Sendable {
         case .redis(let index, let events):
             index.writer(
                 on: loop, observer: { events.note($0) }, warning: { events.warn($0) })
-        case .memory(let index, _): index.writer()
+        case .memory(let index, _, _): index.writer()
         }
     }
 

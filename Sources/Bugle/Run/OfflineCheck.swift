@@ -41,7 +41,8 @@ internal struct OfflineCheck {
         let named =
             topics.events.map { ("events", $0.name) } + [
                 ("devices", topics.devices), ("invalidations", topics.invalidations),
-                ("results", topics.results), ("dead_letters", topics.deadLetters),
+                ("users", topics.users), ("results", topics.results),
+                ("dead_letters", topics.deadLetters),
                 ("receipts", topics.receipts), ("tickets", topics.tickets),
             ]
         for (key, name) in named {

@@ -39,7 +39,9 @@ internal struct OnlineCheck {
         let names = configuration.kafka.topics
         let known = names.events.compactMap { partitions[$0.name] }.first { $0 > 0 }
         let wanted = TopicTable.topics(names, partitions: known ?? TopicTable.partitions)
-        let missing = wanted.map(\.name).filter { (partitions[$0] ?? 0) == 0 }
+        let missing = wanted.map(\.name).filter {
+            (partitions[$0] ?? 0) == 0 && $0 != names.users
+        }
         if !missing.isEmpty {
             return [
                 .error(
@@ -50,7 +52,10 @@ internal struct OnlineCheck {
         let settings =
             (try? cluster.admin.topicSettings(wanted.map(\.name), timeout: .seconds(10))) ?? [:]
         let plan = TopicPlan(wanted, partitions: partitions, settings: settings)
-        let unequal = wanted.filter { partitions[$0.name] != $0.partitions }
+        let isMissingUsers = (partitions[names.users] ?? 0) == 0
+        let unequal = wanted.filter {
+            partitions[$0.name] != $0.partitions && !($0.name == names.users && isMissingUsers)
+        }
         var findings: [Finding] = unequal.map { topic in
             .error(
                 "\(topic.name) has \(partitions[topic.name] ?? 0) partitions and "
@@ -58,11 +63,19 @@ internal struct OnlineCheck {
                     + "number; create it anew")
         }
         let others = TopicPlan(
-            wanted.filter { !unequal.contains($0) }, partitions: partitions, settings: settings)
+            wanted.filter { !unequal.contains($0) && partitions[$0.name] != nil },
+            partitions: partitions, settings: settings)
         findings += others.drift.map { .warning($0) }
+        if isMissingUsers {
+            findings.append(
+                .note(
+                    "\(names.users) does not exist: nothing is known of people but their devices"))
+        }
         if unequal.isEmpty {
             findings.append(
-                .ok("kafka: \(plan.entries.count) topics with \(known ?? 0) partitions each"))
+                .ok(
+                    "kafka: \(plan.entries.count - plan.missing.count) topics with \(known ?? 0) partitions each"
+                ))
         }
         return findings
     }

@@ -203,6 +203,7 @@ internal final class PushService: Sendable {
             IndexFeedSettings(
                 kafka: kafka, devices: configuration.kafka.topics.devices,
                 invalidations: configuration.kafka.topics.invalidations,
+                users: configuration.kafka.topics.users,
                 tables: configuration.index.tables.map(RegistrationTable.init),
                 election: election),
             makeWriter: { store.writer(on: $0) }, registry: registry, log: log.named("index"))
@@ -226,7 +227,7 @@ internal final class PushService: Sendable {
             return try Dispatcher(
                 settings, apps: apps,
                 index: { store.reader(on: $0, addressesPerUser: addressesPerUser) },
-                marks: { store.marks(on: $0) },
+                marks: { store.marks(on: $0) }, usage: { store.usage(on: $0) },
                 registry: registry, log: log)
         } catch {
             throw .failed("\(error)")

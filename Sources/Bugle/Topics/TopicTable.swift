@@ -65,6 +65,7 @@ internal enum TopicTable {
         return names.events.map { topic($0.name, .delete(afterDays: 7)) } + [
             topic(names.devices, .compact(nullsAfterDays: 7)),
             topic(names.invalidations, .compact(nullsAfterDays: 7)),
+            topic(names.users, .compact(nullsAfterDays: 7)),
             topic(names.results, .delete(afterDays: 35)),
             topic(names.deadLetters, .delete(afterDays: 14)),
             topic(names.receipts, .delete(afterDays: 35)),

@@ -43,6 +43,27 @@ bool cicu_is_time_zone(const char *zone) {
     return U_SUCCESS(status) && is_system;
 }
 
+cicu_zone *cicu_zone_open(const char *zone) {
+    pthread_once(&once, set_default_locale);
+    UChar name[zone_units];
+    UErrorCode status = U_ZERO_ERROR;
+    // An unknown zone would become GMT without a word.
+    if (!cicu_is_time_zone(zone) || !to_utf16(zone, name, zone_units)) return NULL;
+    UCalendar *calendar = ucal_open(name, -1, "en", UCAL_GREGORIAN, &status);
+    return U_SUCCESS(status) ? (cicu_zone *)calendar : NULL;
+}
+
+void cicu_zone_close(cicu_zone *zone) { ucal_close((UCalendar *)zone); }
+
+int32_t cicu_zone_offset(cicu_zone *zone, double millis) {
+    UErrorCode status = U_ZERO_ERROR;
+    UCalendar *calendar = (UCalendar *)zone;
+    ucal_setMillis(calendar, millis, &status);
+    int32_t offset = ucal_get(calendar, UCAL_ZONE_OFFSET, &status)
+        + ucal_get(calendar, UCAL_DST_OFFSET, &status);
+    return U_SUCCESS(status) ? offset : 0;
+}
+
 cicu_number *cicu_number_open(const char *locale, int32_t fraction_digits) {
     pthread_once(&once, set_default_locale);
     UErrorCode status = U_ZERO_ERROR;

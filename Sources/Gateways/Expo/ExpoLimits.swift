@@ -14,6 +14,9 @@ public enum ExpoLimits {
     public static let storage = TimeSpan.seconds(2_419_200)
     /// Notifications a second that a project may send.
     public static let rate = 600
+    /// Permits a second that replicas share: with a request that was saved up they stay below the
+    /// rate.
+    public static let permitsPerSecond = rate - messagesPerRequest
     /// Requests that are open at a time.
     public static let requestsInFlight = 6
 

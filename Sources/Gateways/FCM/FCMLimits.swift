@@ -19,6 +19,11 @@ public enum FCMLimits {
     /// How long FCM stores a message at most.
     public static let storage = TimeSpan.seconds(2_419_200)
 
+    /// Messages a minute that a project may send.
+    public static let messagesPerMinute = 600_000
+    /// Permits a second that replicas share: a minute of them, what was saved up for a second, and
+    /// what is in hand for a second stay below the minute's messages.
+    public static let permitsPerSecond = messagesPerMinute / 60 * 96 / 100
     /// The shortest wait after any failure.
     public static let failureWaitMin = TimeSpan.seconds(10)
     /// The first wait after 429 when the answer names none.

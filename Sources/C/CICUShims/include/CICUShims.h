@@ -9,9 +9,16 @@
 typedef struct cicu_number cicu_number;
 typedef struct cicu_date cicu_date;
 typedef struct cicu_plural cicu_plural;
+typedef struct cicu_zone cicu_zone;
 
 // Whether ICU knows the time zone's name.
 bool cicu_is_time_zone(const char *zone);
+
+// A time zone; NULL when ICU does not know the name.
+cicu_zone *cicu_zone_open(const char *zone);
+void cicu_zone_close(cicu_zone *zone);
+// How far its clocks are ahead of UTC at a moment, in milliseconds; daylight saving is in it.
+int32_t cicu_zone_offset(cicu_zone *zone, double millis);
 
 // A decimal format of a locale; `fraction_digits` below 0 keeps the digits as they come, else
 // rounds half to even. NULL when ICU refuses.

@@ -137,6 +137,19 @@ extension Reason {
                 + "detail has both sizes."
         case .malformedToken:
             "No token of this gateway looks like that: nobody but a new registration can mend it."
+        case .featureNotEnabled, .broadcastFeatureNotEnabled:
+            "Broadcast is not switched on for this bundle id in Apple's developer account."
+        case .missingChannelID, .badChannelID, .badRequestParams, .badRequestPayload,
+            .missingPushType:
+            "Apple found the request for the channel malformed. Bugle checks this before it sends: look "
+                + "at the channel's id in the event, or it is a fault of Bugle's."
+        case .channelNotRegistered:
+            "Nobody has made the channel, it was deleted, or it is one of the other environment: bugle "
+                + "channels list shows those there are."
+        case .cannotCreateChannelConfig:
+            "The account has as many channels as Apple allows: delete those that are done with."
+        case .topicMismatch:
+            "The key or certificate is not for the bundle id that the channel belongs to."
         case .malformedTopic: "The configured APNs topic is no header text."
         case .invalidContent:
             "What the event or the route says does not fit this gateway; the detail names the field."
@@ -161,6 +174,11 @@ extension Reason {
         case .paused:
             "An operator holds pushes like this one back: the event waits in Kafka and expires by its "
                 + "own time."
+        case .quietHours:
+            "The person is not to be disturbed at this time, and the route says not to wait, or the "
+                + "event would have expired before the end."
+        case .overCap: "The person or the device has had as much of it as the configuration allows."
+        case .overQuota: "The event's source has sent as much as the configuration allows it."
         case .skipped: "An operator ended what was too old to be worth sending."
 
         case .connectionFailed: "No connection could be made."

@@ -24,7 +24,9 @@ internal struct QuietTime {
         _ addresses: [DeviceAddress], _ clocks: WallClocks, at now: UnixMillis
     ) {
         guard let quiet = routed.route.quiet, routed.kind == .alert || routed.kind == .raw,
-            !envelope.isValidation, !(quiet.highPasses && envelope.priority == .high),
+            // Nobody in particular reads a broadcast, by nobody's clock.
+            !envelope.isValidation, !envelope.isBroadcast,
+            !(quiet.highPasses && envelope.priority == .high),
             let hours = user?.quietHours ?? quiet.hours
         else { return nil }
         timeZone = Self.zone(user, addresses, clocks) ?? quiet.timeZone

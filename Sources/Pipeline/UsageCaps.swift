@@ -65,7 +65,8 @@ extension Lane {
             let app = event.app, !envelope.isValidation
         else { return false }
         if let claim = event.claim, claim.open == 0 { return false }
-        let caps = routes.caps.personal(of: event.routed?.route)
+        let caps =
+            envelope.isBroadcast ? [] : routes.caps.personal(of: event.routed?.route)
         let quotas = routes.caps.quotas(of: envelope.source)
         guard !caps.isEmpty || !quotas.isEmpty else { return false }
         // What no device gets counts for nobody.
@@ -146,7 +147,7 @@ extension Lane {
         _ target: TargetInFlight, of event: EventInFlight, _ envelope: EventEnvelope
     ) -> Bool {
         guard !target.hasSlot, event.isSilent, let usage, let cap = routes.caps.silent,
-            let address = target.address, !envelope.isValidation
+            let address = target.address, !envelope.isValidation, !envelope.isBroadcast
         else { return false }
         if envelope.expiresAt <= loop.wall {
             settle(target, Settlement(outcome: .expired))

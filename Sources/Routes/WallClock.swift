@@ -15,6 +15,17 @@ internal struct WallClock {
     /// was turned back already: quiet hours neither pause in it nor end before its second round. A
     /// minute that is left out passes when the clock jumps.
     func end(of hours: QuietHours, at now: UnixMillis) -> UnixMillis? {
+        var end: UnixMillis?
+        // A clock that jumps over a night and into the next one leaves no time between them.
+        for _ in 0..<Self.nightsMax {
+            guard let next = nextEnd(of: hours, at: end ?? now) else { break }
+            end = next
+        }
+        return end
+    }
+
+    /// When the quiet hours of one day are over.
+    private func nextEnd(of hours: QuietHours, at now: UnixMillis) -> UnixMillis? {
         guard let reading = quietReading(hours, at: now) else { return nil }
         let local = now.value + reading
         let day = Self.floor(local, Self.day)
@@ -28,7 +39,8 @@ internal struct WallClock {
         }
         if let last = ends.max() { return last }
         return jump(
-            from: target - (around.max() ?? reading), to: target - (around.min() ?? reading))
+            from: max(target - (around.max() ?? reading), now.value),
+            to: max(target - (around.min() ?? reading), now.value + 1))
     }
 
     /// How far ahead of UTC the clock is by which it is quiet; nil when it is not.
@@ -71,6 +83,8 @@ internal struct WallClock {
         value - ((value % unit) + unit) % unit
     }
 
+    /// Nights in a row that are looked at.
+    private static let nightsMax = 3
     private static let minute: Int64 = 60_000
     private static let day: Int64 = 24 * 60 * 60_000
 }

@@ -52,17 +52,17 @@ import Testing
                   users: 3/1h
                 """)
         for text in [
-            "bugle.yaml:13: caps.silent: expected none, or 1 to 1000 in 1s to 7d, such as 3/1h",
-            "bugle.yaml:14: caps.user: expected none, or",
-            "bugle.yaml:15: caps.preferences.a: expected", "bugle.yaml:15: caps.preferences.b: ",
-            "bugle.yaml:15: caps.preferences.c: expected", "bugle.yaml:15: caps.preferences.d: ",
-            "bugle.yaml:15: caps.preferences.e: expected",
-            "bugle.yaml:17: caps.sources.s: give rate, day or both",
-            "bugle.yaml:18: caps.sources.t.rate: expected none, or 1 to 1000000000 in 1s to 1d",
-            "bugle.yaml:19: caps.sources.u.day: expected a whole number from 1",
-            "bugle.yaml:20: caps.sources.v.daily: unknown key",
-            "bugle.yaml:21: caps.sources.w: expected a mapping",
-            "bugle.yaml:22: caps.users: unknown key; did you mean \"user\"?",
+            "bugle.yaml:12: caps.silent: expected none, or 1 to 1000 in 1s to 7d, such as 3/1h",
+            "bugle.yaml:13: caps.user: expected none, or",
+            "bugle.yaml:14: caps.preferences.a: expected", "bugle.yaml:14: caps.preferences.b: ",
+            "bugle.yaml:14: caps.preferences.c: expected", "bugle.yaml:14: caps.preferences.d: ",
+            "bugle.yaml:14: caps.preferences.e: expected",
+            "bugle.yaml:16: caps.sources.s: give rate, day or both",
+            "bugle.yaml:17: caps.sources.t.rate: expected none, or 1 to 1000000000 in 1s to 1d",
+            "bugle.yaml:18: caps.sources.u.day: expected a whole number from 1",
+            "bugle.yaml:19: caps.sources.v.daily: unknown key",
+            "bugle.yaml:20: caps.sources.w: expected a mapping",
+            "bugle.yaml:21: caps.users: unknown key; did you mean \"user\"?",
         ] {
             #expect(found.contains { $0.hasPrefix(text) }, "\(text) in \(found)")
         }

@@ -231,17 +231,17 @@ import Testing
 
             """, more: "content: {quiet_hours: hold}")
         for text in [
-            "bugle.yaml:12: content.quiet_hours: expected a mapping",
-            "bugle.yaml:14: routes.a.quiet_hours: expected one of hold, suppress",
-            "bugle.yaml:15: routes.b.quiet_hours.from: expected a time of day",
-            "bugle.yaml:16: routes.c.quiet_hours.from: from and to go together",
-            "bugle.yaml:17: routes.d.quiet_hours.to: the same time as from",
-            "bugle.yaml:18: routes.e.quiet_hours.until: unknown key",
-            "bugle.yaml:19: routes.f.quiet_hours.then: expected one of",
-            "bugle.yaml:19: routes.f.quiet_hours.high_passes: expected true or false",
-            "bugle.yaml:20: routes.g.quiet_hours: only what may be shown",
-            "bugle.yaml:21: routes.h.quiet_hours: only what may be shown",
-            "bugle.yaml:22: routes.i.quiet_hours: expected a mapping",
+            "bugle.yaml:11: content.quiet_hours: expected a mapping",
+            "bugle.yaml:13: routes.a.quiet_hours: expected one of hold, suppress",
+            "bugle.yaml:14: routes.b.quiet_hours.from: expected a time of day",
+            "bugle.yaml:15: routes.c.quiet_hours.from: from and to go together",
+            "bugle.yaml:16: routes.d.quiet_hours.to: the same time as from",
+            "bugle.yaml:17: routes.e.quiet_hours.until: unknown key",
+            "bugle.yaml:18: routes.f.quiet_hours.then: expected one of",
+            "bugle.yaml:18: routes.f.quiet_hours.high_passes: expected true or false",
+            "bugle.yaml:19: routes.g.quiet_hours: only what may be shown",
+            "bugle.yaml:20: routes.h.quiet_hours: only what may be shown",
+            "bugle.yaml:21: routes.i.quiet_hours: expected a mapping",
         ] {
             #expect(found.contains { $0.hasPrefix(text) }, "\(text) in \(found)")
         }

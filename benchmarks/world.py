@@ -277,6 +277,8 @@ class Bugle(Child):
                                    **(kafka or {})}},
                 "redis": {"address": f"127.0.0.1:{redis.port}"},
                 "apps": gateway.apps, "lanes": lanes, "routes": routes or {},
+                # What is measured is sending, also of many silent pushes to one device.
+                "caps": {"silent": "none"},
                 "dispatch": {"connections": {"apns": {
                     "min": connections[0], "max": connections[1]}}},
                 "admin": {"listen": f"127.0.0.1:{self.admin}"}}, file)

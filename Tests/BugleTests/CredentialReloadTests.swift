@@ -192,7 +192,7 @@ private final class Rig {
         rig.settle()
         rig.answer(.refused(.credential, "no such key"))
         #expect(rig.trials.isEmpty)
-        rig.now = rig.now + .seconds(14)
+        rig.now = rig.now + .seconds(15)
         rig.poll()
         #expect(rig.trials.count == 1)
         rig.answer(.refused(.credential, "no such key"))

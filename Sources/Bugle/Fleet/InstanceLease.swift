@@ -297,7 +297,15 @@ private final class LeaseKeeper: RedisReplyHandler {
             watch?.renewed(sentAt: sentAt)
             return
         }
+        guard watch?.lostTo == nil else { return }
         watch?.lost(to: other)
+        guard kind == .leased else {
+            // Brokers fence the older of two producers of one name; without transactions both work.
+            return log.error(
+                "another process has this replica's name: give every replica a kafka.instance of "
+                    + "its own, or auto",
+                ["instance": LogValue(name ?? ""), "other": LogValue(other)])
+        }
         if let watch { giveUp(watch) }
     }
 

@@ -122,7 +122,7 @@ class Credentials(unittest.TestCase):
         done = bugle("check", "--config", config, "--online")
         self.assertEqual(done.returncode, 1, done.stdout)
         for words in ("apps.shop.apns: production: APNs refuses", "InvalidProviderToken",
-                      "may not send for the project somebody-elses",
+                      "FCM knows no project somebody-elses",
                       "apps.shop.expo: Expo refuses the access token"):
             self.assertIn(words, done.stdout)
         self.assertNotIn("wrong\n", done.stdout.replace("wrong.yaml", ""))

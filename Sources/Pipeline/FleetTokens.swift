@@ -154,11 +154,6 @@ internal final class FleetTokens {
                     "a token of another replica cannot be used: do all replicas have the same key?")
             }
         }
-        if answer == .unavailable {
-            log.warning(
-                "the replicas cannot agree on tokens without Redis: this one makes its own",
-                ["credential": LogValue(String(credential.sharedName.prefix(8)))])
-        }
         entry.plan.answered(
             answer, isTaken: isTaken, hasToken: credential.hasToken(at: now), at: now)
     }
@@ -167,6 +162,11 @@ internal final class FleetTokens {
 
     private func make(_ entry: FleetEntry) {
         (entry.plan.isAlone ? alone : made).add(1)
+        if entry.plan.isAlone {
+            log.warning(
+                "the replicas cannot agree on tokens without Redis: this one makes its own",
+                ["credential": LogValue(String(entry.credential.sharedName.prefix(8)))])
+        }
         if let apns = entry.credential as? APNsCredential {
             // What cannot sign says so with the first push.
             _ = try? apns.renewIfDue(at: loop.now, wall: loop.wall)

@@ -50,11 +50,8 @@ class Instances(unittest.TestCase):
         self.await_log(first, '"msg":"started"')
         second = self.replica("second", instance="web")
         self.await_log(second, "another process had this replica's name a moment ago")
-        wait_until(lambda: not first.running(), 60, first.tail)
-        self.assertEqual(first.child.returncode, 1)
-        log = first.log.read_text()
-        self.assertTrue(
-            "taken over by" in log or "taken over its transactions" in log, first.tail())
+        # Which of them goes on is for the broker to say, at the next transaction: test_scale.
+        self.await_log(first, "another process has this replica's name")
         self.assertTrue(second.running())
         second.signal(signal.SIGTERM)
 

@@ -250,12 +250,14 @@ private let busy = #"{"reason":"Shutdown"}"#
 
 @Suite struct `A push that waits for a retry` {
     private let later = #"{"reason":"TooManyRequests"}"#
+    /// Asks for a quarter of an hour, and says nothing about the token.
+    private let failing = #"{"reason":"InternalServerError"}"#
     private let phone = SHA256Digest(of: "phone").hex
 
     /// A first push that is put off.
     private func putOff() throws -> Updates {
-        let updates = try Updates { [later, phone] token, attempt in
-            token == phone && attempt == 1 ? .answer(429, later) : .answer(200, "")
+        let updates = try Updates { [failing, phone] token, attempt in
+            token == phone && attempt == 1 ? .answer(500, failing) : .answer(200, "")
         }
         let first = try updates.publish()
         try updates.sees(1)

@@ -2,6 +2,7 @@
 
 internal import Base
 internal import EventLoop
+internal import Gateways
 internal import HTTP2
 internal import Kafka
 internal import Telemetry
@@ -109,7 +110,8 @@ extension Lane {
     }
 }
 
-/// Publishes the statistics of pools with one name: of one host, or of all push services.
+/// Publishes the statistics of a gateway's pools under one name: a host's, or `webpush` for all push
+/// services of an app, whose hosts come out of subscriptions.
 internal final class PoolObserver {
     private var pools: [HTTP2Pool] = []
     private let connections: Gauge
@@ -126,8 +128,8 @@ internal final class PoolObserver {
         var gone = 0
     }
 
-    init(_ name: String, _ registry: MetricsRegistry) {
-        let labels = [("host", name)]
+    init(app: String, _ gateway: Gateway, host: String, _ registry: MetricsRegistry) {
+        let labels = [("app", app), ("gateway", gateway.rawValue), ("host", host)]
         connections = registry.gauge(
             "bugle_connections", help: "Connections that take requests.", labels: labels)
         inFlight = registry.gauge(
@@ -160,10 +162,17 @@ internal final class PoolObserver {
             "PINGs without an answer in time.")
     }
 
-    convenience init(_ pool: HTTP2Pool, _ registry: MetricsRegistry) {
-        self.init(pool.origin.host, registry)
+    /// Observes a pool of these apps, which share its connections.
+    convenience init(
+        _ pool: HTTP2Pool, apps: Set<String>, _ gateway: Gateway, _ registry: MetricsRegistry
+    ) {
+        let app = apps.count == 1 ? apps.first ?? Self.shared : Self.shared
+        self.init(app: app, gateway, host: pool.origin.host, registry)
         add(pool)
     }
+
+    /// Stands for the app of connections that several apps send over.
+    static let shared = "shared"
 
     func add(_ pool: HTTP2Pool) { pools.append(pool) }
 

@@ -24,8 +24,8 @@ internal final class LaneBuilder {
     private var tokens: [AccessTokens] = []
     /// Pools that one app has for itself.
     private var ownPools: [PoolPace] = []
-    /// The push services of all apps under one name.
-    private lazy var serviceObserver = PoolObserver("webpush", plan.registry)
+    /// The push services of each app under one name.
+    private var serviceObservers: [PoolObserver] = []
 
     /// How often somebody was served; nil when nobody counts.
     private let usage: (any UsageCounters)?
@@ -54,8 +54,7 @@ internal final class LaneBuilder {
             apps.append(laneApp)
         }
         let pools = Array(pools.values) + ownPools
-        var observers = pools.map { PoolObserver($0.pool, plan.registry) }
-        if apps.contains(where: { $0.webPush != nil }) { observers.append(serviceObserver) }
+        let observers = pools.compactMap { observer(of: $0, apps) } + serviceObservers
         let parts = LaneParts(
             settings: plan.settings, loop: loop, committer: plan.committer,
             index: plan.makeIndex(loop),
@@ -68,6 +67,13 @@ internal final class LaneBuilder {
         } catch {
             throw LaneBuildError(text: "a lane: \(error)")
         }
+    }
+
+    /// Shows a pool as the gateway's and the app's that it serves.
+    private func observer(of pace: PoolPace, _ apps: [LaneApp]) -> PoolObserver? {
+        let users = apps.flatMap(\.bulkheads).filter { $0.pace === pace }
+        guard let gateway = users.first?.gateway else { return nil }
+        return PoolObserver(pace.pool, apps: Set(users.map(\.app)), gateway, plan.registry)
     }
 
     var apnsPolicy: PoolPolicy {
@@ -189,7 +195,9 @@ internal final class LaneBuilder {
                 .webpush(sender), service, metrics)
         }
         app.add(make(sender, Origin(host: "webpush.invalid"), nil))
-        app.webPush = WebPushServices(sender, observer: serviceObserver) { make($0, $1, $2) }
+        let observer = PoolObserver(app: app.name, .webpush, host: "webpush", plan.registry)
+        serviceObservers.append(observer)
+        app.webPush = WebPushServices(sender, observer: observer) { make($0, $1, $2) }
     }
 
     private func bulkhead(

@@ -130,7 +130,7 @@ internal final class LaneMetrics {
     }
 
     func settled(_ target: TargetInFlight, of event: EventInFlight, _ settlement: Settlement) {
-        target.bulkhead?.metrics.ended(settlement)
+        target.bulkhead?.metrics.ended(settlement, target.notes)
         let span = target.settledAt - event.consumedAt
         settledAfter.observe(span)
         latency.record(span)
@@ -193,12 +193,13 @@ internal final class BulkheadMetrics {
     /// The push services of web push have one gauge together.
     private var breakersOpen = 0
     let unanswered: Counter
-    let wokenUnseen: Counter
+    private let wokenUnseen: Counter
     private let inFlight: Gauge
     private let limit: Gauge
     private let waiting: Gauge
     private let trippedFuse: Gauge
     private let registry: MetricsRegistry
+    private let app: String
     private let gateway: Gateway
     private var reasons: [Reason: Counter] = [:]
     private var seen = Seen()
@@ -215,6 +216,7 @@ internal final class BulkheadMetrics {
             ("app", app), ("gateway", gateway.rawValue), ("environment", environment.rawValue),
         ]
         self.registry = registry
+        self.app = app
         self.gateway = gateway
         inFlight = registry.gauge(
             "bugle_bulkhead_in_flight", help: "Requests under way.", labels: labels)
@@ -241,7 +243,7 @@ internal final class BulkheadMetrics {
             labels: labels)
         wokenUnseen = registry.counter(
             "bugle_fcm_high_without_display_total",
-            help: "Messages of high priority to Android that the system does not show.",
+            help: "Accepted messages of high priority to Android that the system does not show.",
             labels: labels)
         func counter(of outcome: Outcome) -> Counter {
             registry.counter(
@@ -272,8 +274,12 @@ internal final class BulkheadMetrics {
         openBreakers.set(breakersOpen)
     }
 
-    func ended(_ settlement: Settlement) {
-        if settlement.outcome == .accepted { return accepted.add(1) }
+    func ended(_ settlement: Settlement, _ notes: RenderingNotes) {
+        if settlement.outcome == .accepted {
+            // What is not accepted wakes nobody, and does not count against the app.
+            if notes.contains(.wakesUnseen) { wokenUnseen.add(1) }
+            return accepted.add(1)
+        }
         outcomes[settlement.outcome]?.add(1)
         if let reason = settlement.reason { count(reason) }
     }
@@ -283,7 +289,9 @@ internal final class BulkheadMetrics {
         if let counter = reasons[reason] { return counter.add(1) }
         let counter = registry.counter(
             "bugle_reasons_total", help: "Targets that were not accepted, by reason.",
-            labels: [("gateway", gateway.rawValue), ("reason", reason.rawValue)])
+            labels: [
+                ("app", app), ("gateway", gateway.rawValue), ("reason", reason.rawValue),
+            ])
         counter.add(1)
         reasons[reason] = counter
     }

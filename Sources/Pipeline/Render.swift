@@ -113,7 +113,6 @@ extension Lane {
         switch rendering {
         case .request(let notes):
             target.notes = notes
-            if notes.contains(.wakesUnseen) { target.bulkhead?.metrics.wokenUnseen.add(1) }
             target.payloadBytes = request.body.count
             return .request
         case .malformedToken(let detail):

@@ -212,6 +212,11 @@ class Kafka:
         counts = {entry["topic"]: len(entry["partitions"]) for entry in shown["topics"]}
         return counts.get(topic, 0)
 
+    def create(self, topic):
+        """Creates a topic: this broker does so for whoever publishes to one."""
+        self.publish(topic, [("first", None)])
+        wait_until(lambda: self.partitions(topic) > 0, 30, topic)
+
     def ends(self, topic):
         return wire.end_offsets(self.address, topic, PARTITIONS)
 
@@ -565,6 +570,8 @@ class WorldTest(unittest.TestCase):
     index_settings = None
     gateway_options = ()
     settings = None
+    # Topics beside those that `bugle topics apply` makes.
+    topics = ()
 
     @classmethod
     def setUpClass(cls):
@@ -573,4 +580,6 @@ class WorldTest(unittest.TestCase):
             cls.gateway_options, cls.settings)
         cls.addClassCleanup(cls.world.close)
         cls.world.apply_topics()
+        for topic in cls.topics:
+            cls.world.kafka.create(topic)
         cls.world.start()

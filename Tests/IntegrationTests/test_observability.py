@@ -150,6 +150,7 @@ class Prometheus:
 
 class Scraped(harness.WorldTest):
     faults = harness.dead_tokens("dead")
+    topics = ["push.acks"]
 
     @classmethod
     def setUpClass(cls):
@@ -202,7 +203,7 @@ class Scraped(harness.WorldTest):
                 self.assertGreater(wanted, 0)
                 self.assertEqual(value(f'{metric}{{outcome="{outcome}"}}'), wanted)
         self.assertEqual(value('bugle_dead_letters_total{code="not_json"}'), 1)
-        self.assertEqual(value('bugle_reasons_total{gateway="apns",reason="Unregistered"}'), 1)
+        self.assertEqual(value('bugle_reasons_total{app="shop",gateway="apns",reason="Unregistered"}'), 1)
         self.assertEqual(value("bugle_consumer_lag_records"), 0)
         self.assertEqual(value("bugle_seconds_to_drain"), 0)
         self.assertEqual(value("bugle_commit_age_seconds"), 0)
@@ -284,16 +285,16 @@ class Behind(unittest.TestCase):
         generator = random.Random(3)
         devices = [harness.device(generator, f"user-{n}", f"phone-{n}") for n in range(60)]
         world.register(devices)
-        # Some thirty a second: a backlog of a minute.
-        world.publish([event(f"late-{n}", f"user-{n % 60}") for n in range(2000)])
+        # Some thirty a second: a backlog of two minutes.
+        world.publish([event(f"late-{n}", f"user-{n % 60}") for n in range(4000)])
         status = {}
 
         def told():
+            # On a machine with much else to do Redis may be it for a while.
             status.update(json.loads(world.get("/status.json")[1]))
-            return status["drain_ms"] > 0
+            return status["drain_ms"] > 0 and status["bottleneck"] == "gateway"
 
-        wait_until(told, 60, lambda: f"a time to drain: {status}")
-        self.assertEqual(status["bottleneck"], "gateway", status)
+        wait_until(told, 100, lambda: f"a time to drain that the gateway makes: {status}")
         self.assertGreater(status["lag_records"], 10)
         self.assertLess(status["drain_ms"], 86_400_000)
         lines = world.get("/metrics")[1].splitlines()

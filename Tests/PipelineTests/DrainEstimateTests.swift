@@ -67,10 +67,11 @@ import Testing
         #expect(answer.seconds == 10)
     }
 
-    @Test func `is held back by the first that applies`() {
-        func bottleneck(busy: Double, _ change: (inout LaneLoad) -> Void) -> Bottleneck {
-            DrainEstimate.bottleneck(of: load(change), busyShare: busy)
-        }
+    private func bottleneck(busy: Double, _ change: (inout LaneLoad) -> Void) -> Bottleneck {
+        DrainEstimate.bottleneck(of: load(change), busyShare: busy)
+    }
+
+    @Test func `is held back by redis while look-ups are not answered`() {
         #expect(bottleneck(busy: 1) { $0.isIndexReady = false } == .redis)
         let awaiting = { (load: inout LaneLoad) in
             load.eventsInFlight = 100
@@ -78,16 +79,57 @@ import Testing
         }
         #expect(bottleneck(busy: 1, awaiting) == .redis)
         #expect(bottleneck(busy: 1) { $0.lookUpsOpen = 50 } == .replicas)
+    }
+
+    @Test func `is held back by the brokers when they take or hand over no more`() {
         #expect(bottleneck(busy: 1) { $0.outboxHasRoom = false } == .kafka)
+        #expect(bottleneck(busy: 0.2) { _ in } == .kafka)
+    }
+
+    @Test func `is held back by a quota when requests wait for their budget`() {
         #expect(bottleneck(busy: 1) { $0.waitingForBudget = 1 } == .quota)
+    }
+
+    @Test func `is held back by a hot key when one partition has most of it or stands still`() {
         #expect(bottleneck(busy: 1) { $0.unreadInHottest = 800 } == .hotKey)
+        #expect(bottleneck(busy: 1) { $0.unreadInHottest = 799 } == .replicas)
         #expect(bottleneck(busy: 1) { $0.heldBack = 1 } == .hotKey)
+    }
+
+    @Test func `is held back by a gateway while the lane has time to spare`() {
         #expect(bottleneck(busy: 0.5) { $0.fullPools = 1 } == .gateway)
         #expect(bottleneck(busy: 0.9) { $0.fullPools = 1 } == .replicas)
         #expect(bottleneck(busy: 0.5) { $0.targetsInFlight = 100 } == .gateway)
+    }
+
+    @Test func `is held back by partitions when a busy process has one only`() {
         #expect(bottleneck(busy: 0.9) { $0.partitions = 1 } == .partitions)
+    }
+
+    @Test func `is held back by the number of replicas when a lane is busy with several`() {
         #expect(bottleneck(busy: 0.9) { _ in } == .replicas)
-        #expect(bottleneck(busy: 0.2) { _ in } == .kafka)
+    }
+
+    @Test func `names the first that holds when several do`() {
+        let everything = { (load: inout LaneLoad) in
+            load.isIndexReady = false
+            load.outboxHasRoom = false
+            load.waitingForBudget = 1
+            load.heldBack = 1
+            load.fullPools = 1
+        }
+        #expect(bottleneck(busy: 0.5, everything) == .redis)
+        #expect(
+            bottleneck(busy: 0.5) {
+                everything(&$0)
+                $0.isIndexReady = true
+            } == .kafka)
+        #expect(
+            bottleneck(busy: 0.5) {
+                everything(&$0)
+                $0.isIndexReady = true
+                $0.outboxHasRoom = true
+            } == .quota)
     }
 
     @Test func `of a process is its slowest lane's`() {

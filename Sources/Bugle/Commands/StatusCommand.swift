@@ -36,9 +36,10 @@ internal enum StatusCommand: Command {
 
     private static func show(_ fleet: FleetAccess, at now: UnixMillis, asJSON: Bool) -> Bool {
         let replicas = fleet.replicas.values.sorted { $0.instance < $1.instance }
-        let problems = replicas.flatMap { replica in
-            replica.problems(at: now).map { (replica.instance, $0) }
-        }
+        let problems =
+            replicas.flatMap { replica in
+                replica.problems(at: now).map { (replica.instance, $0) }
+            } + ReplicaReport.problems(ofFleet: replicas, at: now).map { ("the fleet", $0) }
         if asJSON {
             showJSON(fleet, replicas, at: now)
             return problems.isEmpty && !replicas.isEmpty
@@ -138,6 +139,9 @@ internal enum StatusCommand: Command {
             replica.write(to: bytes, at: now)
         }
         bytes.append("]")
+        object.name("problems")
+        ReplicaReport.Problem.write(
+            ReplicaReport.problems(ofFleet: replicas, at: now), to: bytes)
         object.name("levers")
         bytes.append("[")
         let words = fleet.book.pauses(at: now) + fleet.book.skips(at: now)

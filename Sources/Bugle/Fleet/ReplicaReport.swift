@@ -76,6 +76,13 @@ internal struct ReplicaReport: Sendable {
         ]
     }
 
+    /// What is wrong with a fleet and with none of its replicas.
+    static func problems(ofFleet replicas: [Self], at now: UnixMillis) -> [Problem] {
+        let live = replicas.filter { !$0.isStale(at: now) }
+        guard !live.isEmpty, !live.contains(where: \.isIndexWriter) else { return [] }
+        return [Problem(page: "BugleIndexWithoutWriter", text: "no replica writes the token index")]
+    }
+
     /// Appends it as a member of a fleet.
     func write(to bytes: ByteWriter, at now: UnixMillis) {
         var object = JSONObjectWriter(bytes)

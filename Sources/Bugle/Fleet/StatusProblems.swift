@@ -12,9 +12,11 @@ internal struct StatusProblems {
         static let eventsLate = 120.0
         static let drain = 300.0
         static let commitAge = 15.0
-        static let indexLag = 15.0
+        static let indexLag = 10.0
         static let certificateDays = 14.0
         static let heartbeat = 30.0
+        static let memoryBytes = 1.5e9
+        static let descriptors = 0.8
     }
 
     /// The problems, the worst first.
@@ -29,6 +31,15 @@ internal struct StatusProblems {
         }
         for refused in registry.readings(of: "bugle_credential_refused") where refused.value > 0 {
             add("BugleCredentialRefused", "\(place(refused)) refuses our credential")
+        }
+        if registry.sum(of: "bugle_credentials_pending") > 0 {
+            add("BugleCredentialPending", "a new credential does not serve, the old one still does")
+        }
+        for skew in registry.readings(of: "bugle_clock_skew_seconds") where skew.value != 0 {
+            add(
+                "BugleClockWrong",
+                "this machine's clock is off by \(Int64(abs(skew.value).rounded())) s, says "
+                    + skew.label("gateway"))
         }
         for fuse in registry.readings(of: "bugle_fuse_tripped") where fuse.value > 0 {
             add("BugleFuseTripped", "\(place(fuse)): verdicts on tokens are held back")
@@ -63,6 +74,13 @@ internal struct StatusProblems {
         }
         if registry.sum(of: "bugle_fleet_heartbeat_age_seconds") > Bounds.heartbeat {
             add("BugleControlUnread", "what operators say is not heard; their last word holds")
+        }
+        if registry.sum(of: "process_resident_memory_bytes") > Bounds.memoryBytes {
+            add("BugleMemoryHigh", "it uses much memory")
+        }
+        let descriptors = registry.sum(of: "process_max_fds")
+        if registry.sum(of: "process_open_fds") > descriptors * Bounds.descriptors {
+            add("BugleDescriptorsShort", "it has most of its descriptors open")
         }
         return problems
     }

@@ -65,7 +65,7 @@ import Testing
         measures.latencies.record(.milliseconds(5))
         let summary = DemoSummary(
             report: report, measures: measures, users: 2, devices: 2, lanes: 1, seed: 9,
-            isDrained: true)
+            isSettled: true, isDrained: true)
         let parser = JSONParser()
         let root = try parser.parse(summary.json)
         #expect(root["events"]?.int64 == 3)
@@ -78,5 +78,19 @@ import Testing
         #expect((root["p50_ms"]?.double ?? 0) > 4)
         #expect((root["p99_ms"]?.double ?? 0) > 4)
         #expect(summary.lines.contains { $0.contains("NOT balanced") })
+    }
+
+    @Test(arguments: [
+        (0, true, true, ExitCode.ok), (1, true, true, .failed), (0, false, true, .failed),
+        (0, true, false, .failed),
+    ]) func `the exit code is good only if everything fits`(
+        missing: Int, isSettled: Bool, isDrained: Bool, code: ExitCode
+    ) {
+        var report = LedgerReport()
+        report.missing = Array(repeating: "e: no outcome", count: missing)
+        let summary = DemoSummary(
+            report: report, measures: DemoMeasures(), users: 1, devices: 1, lanes: 1, seed: 1,
+            isSettled: isSettled, isDrained: isDrained)
+        #expect(summary.exitCode == code)
     }
 }

@@ -3,6 +3,7 @@ running dispatcher takes signals."""
 
 import itertools
 import json
+import os
 import random
 import re
 import signal
@@ -38,6 +39,28 @@ class Demo(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("ledger balanced", done.stdout)
         self.assertEqual(done.stderr, "")
+
+    def test_a_terminal_shows_how_far_it_is(self):
+        master, slave = os.openpty()
+        self.addCleanup(os.close, master)
+        process = subprocess.Popen(
+            [program(), "demo", "--events", "200"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=slave, text=True)
+        os.close(slave)
+        shown = b""
+        try:
+            while part := os.read(master, 4096):
+                shown += part
+        except OSError:
+            pass  # how a terminal says that nobody writes to it any more
+        summary, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, summary)
+        steps = [line.strip() for line in shown.decode().replace("\x1b[K", "").split("\r")]
+        self.assertIn("starting broker, gateways and dispatcher", steps)
+        self.assertIn("checking the ledger", steps)
+        self.assertTrue(
+            [step for step in steps if re.search(r"^\d+ %  \d+ of 204 records done", step)], steps)
+        self.assertIn("ledger balanced", summary)
 
     def test_more_events_than_the_embedded_broker_keeps_are_refused(self):
         done = bugle("demo", "--events", 10_000_000)

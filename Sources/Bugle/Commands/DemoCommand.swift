@@ -63,14 +63,15 @@ internal enum DemoCommand: Command {
         _ = world.stop()
         let summary = DemoSummary(
             report: report, measures: run.measures, users: scenario.users.count,
-            devices: scenario.devices.count, lanes: lanesUsed, seed: seed, isDrained: isDrained)
+            devices: scenario.devices.count, lanes: lanesUsed, seed: seed, isSettled: isSettled,
+            isDrained: isDrained)
         if Terminal.showsProgress { Terminal.endProgress() }
         if arguments.has("json") {
             Terminal.print(summary.json)
         } else {
             for line in summary.lines { Terminal.print(line) }
         }
-        return report.isBalanced && isSettled && isDrained ? .ok : .failed
+        return summary.exitCode
     }
 
     private static func check(

@@ -10,8 +10,13 @@ internal struct DemoSummary {
     var devices: Int
     var lanes: Int
     var seed: UInt64
+    /// Whether the run came to its end before it stood still for too long.
+    var isSettled: Bool
     /// Whether the dispatcher stopped within its deadline.
     var isDrained: Bool
+
+    /// Good only if everything fits: nothing missing, nothing given up, nothing left behind.
+    var exitCode: ExitCode { report.isBalanced && isSettled && isDrained ? .ok : .failed }
 
     /// Lines of what is missing that a person is shown.
     private static let missingLines = 12
@@ -81,6 +86,7 @@ internal struct DemoSummary {
         if report.sentTwice > 0 {
             lines.append(row("sent twice", "\(report.sentTwice), whose answer was lost"))
         }
+        if !isSettled { lines.append(row("run", "it stood still before all outcomes were there")) }
         if !isDrained { lines.append(row("stop", "the dispatcher did not drain in time")) }
         return lines + verdict
     }

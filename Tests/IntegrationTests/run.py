@@ -1,6 +1,6 @@
 """Runs the integration tests and reports each one as it ends.
 
-    python3 Tests/IntegrationTests/run.py [--counts FILE] [PATTERN...]
+    python3 Tests/IntegrationTests/run.py [--counts FILE] [--failures FILE] [PATTERN...]
 
 A pattern is part of a test's name, for instance `test_loop` or `test_kill`. BUGLE names the program
 (default: the release build, else the debug build), SEED repeats a run. KEEP=1 keeps the folders of
@@ -23,7 +23,7 @@ class Report(unittest.TestResult):
         super().__init__()
         self.passed = 0
         self.started = 0.0
-        self.broken = set()
+        self.broken = {}
 
     def startTest(self, test):
         super().startTest(test)
@@ -49,7 +49,7 @@ class Report(unittest.TestResult):
             self.fail(test, f"{subtest}\n{self._exc_info_to_string(err, test)}")
 
     def fail(self, test, text):
-        self.broken.add(test.id())
+        self.broken.setdefault(test.id(), text)
         print(f"FAIL  {test.id()}\n{text}", flush=True)
 
 
@@ -64,6 +64,7 @@ def matching(suite, patterns):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--counts", help="write 'passed failed' into this file")
+    parser.add_argument("--failures", help="add the failed tests' names and last words to this file")
     parser.add_argument("patterns", nargs="*")
     options = parser.parse_args()
 
@@ -78,6 +79,10 @@ def main():
     failed = len(report.broken)
     if options.counts:
         pathlib.Path(options.counts).write_text(f"{report.passed} {failed}\n")
+    if options.failures:
+        with open(options.failures, "a") as file:
+            for name, text in report.broken.items():
+                file.write(f"{name}: {text.strip().splitlines()[-1][:400]}\n")
     print(f"Integration tests: {report.passed} ok, {failed} not ok")
     sys.exit(1 if failed else 0)
 

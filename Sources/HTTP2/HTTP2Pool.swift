@@ -92,15 +92,21 @@ public final class HTTP2Pool: TurnEndHandler {
         }
     }
 
+    /// Puts what is not urgent behind what is, in the order of submission.
+    private static let afterUrgent: UInt64 = 1 << 63
+
     /// Takes a request in. No attempt is written after `deadline`; a written one has the policy's
     /// request time-out for its answer. The request belongs to the pool until it is handed back.
-    public func submit(_ request: OutboundRequest, tag: UInt64, deadline: MonotonicTime) {
+    /// Urgent ones are written before all that are not.
+    public func submit(
+        _ request: OutboundRequest, tag: UInt64, deadline: MonotonicTime, isUrgent: Bool = false
+    ) {
         let exchange = takeSpare()
         submissions += 1
         exchange.request = request
         exchange.tag = tag
         exchange.deadline = deadline
-        exchange.sequence = submissions
+        exchange.sequence = isUrgent ? submissions : submissions | Self.afterUrgent
         exchange.resends = 0
         exchange.queuedAt = loop.now
         if isClosed || isDraining {
@@ -109,7 +115,7 @@ public final class HTTP2Pool: TurnEndHandler {
             rejected.append((exchange, .queueFull))
         } else {
             earliestDeadline = min(earliestDeadline, deadline)
-            queue.append(exchange)
+            if isUrgent { queue.insertInOrder(exchange) } else { queue.append(exchange) }
         }
         setNeedsTurnEnd()
     }

@@ -28,6 +28,8 @@ internal final class Bulkhead {
     @exclusivity(unchecked) var permits: Permits?
     /// Targets that wait for room, in their order.
     var waiting: ArraySlice<TargetInFlight> = []
+    /// Since when it has had no room and has answered nothing; nil while it moves.
+    var stillSince: MonotonicTime?
     /// When a parked event was last let out to see whether the gateway answers.
     var probeSentAt = MonotonicTime(nanos: .min / 2)
     /// Whether `waiting` is being worked on.

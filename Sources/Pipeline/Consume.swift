@@ -9,9 +9,21 @@ internal import Telemetry
 extension Lane {
     /// Whether another event may be read. The lane stops for its own totals, never for one
     /// gateway.
-    var hasRoom: Bool {
-        events.count < settings.eventsInFlight && targets.count < settings.targetsInFlight
-            && recordBytes < settings.recordBytes && committer.hasRoom && !isSaturated
+    var hasRoom: Bool { hasRoom(for: .transactional) && !isSaturated }
+
+    /// Whether the totals leave room for an event of that class. Where there are critical events
+    /// the last part is theirs, and marketing stops first.
+    private func hasRoom(for eventClass: EventClass) -> Bool {
+        // In tenths.
+        let share =
+            switch eventClass {
+            case .critical: 10
+            case .transactional: urgentPartitions.isEmpty ? 10 : 9
+            case .marketing: urgentPartitions.isEmpty ? 10 : 6
+            }
+        return events.count * 10 < settings.eventsInFlight * share
+            && targets.count * 10 < settings.targetsInFlight * share
+            && recordBytes < settings.recordBytes && committer.hasRoom
     }
 
     /// Whether every pool in use answers and has enough requests waiting. A pool that stands still
@@ -33,6 +45,7 @@ extension Lane {
         mayHaveRecords = false
         guard !partitions.isEmpty, !isDraining else { return }
         var budget = settings.recordsPerTurn
+        if !urgentPartitions.isEmpty { consumeUrgent(&budget) }
         var idle = 0
         var isHeldBack = false
         while budget > 0, idle < partitions.count {
@@ -41,8 +54,9 @@ extension Lane {
             let partition = partitions[nextPartition]
             // One event that takes long must not let the others run ahead without end.
             if partition.heldEvents > 0, partition.ledger.isCrowded { relieve(partition) }
-            isHeldBack = isHeldBack || !partition.ledger.hasRoom
-            let mayRead = partition.isReading && partition.ledger.hasRoom
+            let yields = partition.eventClass == .marketing && !hasRoom(for: .marketing)
+            isHeldBack = isHeldBack || yields || !partition.ledger.hasRoom
+            let mayRead = partition.isReading && partition.ledger.hasRoom && !yields
             let count = mayRead ? read(partition, atMost: min(budget, 32)) : 0
             idle = count == 0 ? idle + 1 : 0
             budget -= count
@@ -52,6 +66,21 @@ extension Lane {
             mayHaveRecords = true
             flushAtEndOfTurn()
         }
+    }
+
+    /// Critical events first, whatever waits for the gateways, each partition's in turn; a part of
+    /// the turn stays for the others.
+    private func consumeUrgent(_ budget: inout Int) {
+        var share = budget * 3 / 4
+        budget -= share
+        for _ in urgentPartitions.indices {
+            guard share > 0, windows.hasRoom, hasRoom(for: .critical) else { break }
+            nextUrgent = (nextUrgent + 1) % urgentPartitions.count
+            let partition = urgentPartitions[nextUrgent]
+            guard partition.isReading, partition.ledger.hasRoom else { continue }
+            share -= read(partition, atMost: min(share, 16))
+        }
+        budget += share
     }
 
     /// Room comes back with completions, which end turns of this lane, and with deliveries, which

@@ -56,7 +56,9 @@ extension Lane {
             if bulkhead.gateway == .expo, case .expo(let gateway) = bulkhead.sender {
                 return gateway.add(target, request)
             }
-            bulkhead.pool.submit(request, tag: UInt64(target.slot), deadline: loop.now + patience)
+            bulkhead.pool.submit(
+                request, tag: UInt64(target.slot), deadline: loop.now + patience,
+                isUrgent: event.eventClass == .critical)
         }
     }
 

@@ -12,9 +12,14 @@ extension Lane {
             assignment, eventClass: eventClass, configurationHash: configurationHash, settings)
         partition.putOffAt = loop.now
         partitions.append(partition)
+        noteUrgent()
         assignment.queue.enableWakeUps(wakeUp.fd)
         mayHaveRecords = true
         flushAtEndOfTurn()
+    }
+
+    private func noteUrgent() {
+        urgentPartitions = partitions.filter { $0.road == .events && $0.eventClass == .critical }
     }
 
     /// No record of these assignments is read any more; `whenDrained` is called when what was read
@@ -34,6 +39,7 @@ extension Lane {
         }
         // They stay with their open events and nowhere else.
         partitions.removeAll { epochs.contains($0.assignment.epoch) }
+        noteUrgent()
         departing.append(contentsOf: leaving.filter { $0.openEvents > 0 })
         if open == 0 {
             post()
@@ -71,6 +77,7 @@ extension Lane {
             }
         }
         partitions.removeAll { epochs.contains($0.assignment.epoch) }
+        noteUrgent()
         departing.removeAll { epochs.contains($0.assignment.epoch) }
     }
 }

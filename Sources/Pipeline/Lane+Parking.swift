@@ -42,11 +42,20 @@ extension Lane {
     private func waitForRoom(_ target: TargetInFlight, _ bulkhead: Bulkhead) {
         let since = target.waitsForRoomSince ?? loop.now
         target.waitsForRoomSince = since
-        guard loop.now - since < settings.roomPatience else {
+        guard loop.now - since < settings.roomPatience, !standsStill(bulkhead) else {
             return park(target, bulkhead, reason: .noRoom)
         }
         bulkhead.waiting.append(target)
         watchParking()
+    }
+
+    /// Whether a bulkhead that has no room has not answered for much longer than it takes. Room
+    /// comes with answers: where none comes, each that waits takes room from all others.
+    private func standsStill(_ bulkhead: Bulkhead) -> Bool {
+        guard bulkhead.budget.inFlight > 0 else { return false }
+        let since = bulkhead.stillSince ?? loop.now
+        bulkhead.stillSince = since
+        return loop.now - since >= max(settings.stillness, bulkhead.pace.roundTrip.smoothed * 4)
     }
 
     /// Moves a target to its gateway's parking topic, without an attempt.
@@ -71,7 +80,8 @@ extension Lane {
 
     /// A request came back, answered or not.
     func gaveRoom(_ target: TargetInFlight, _ bulkhead: Bulkhead, isGood: Bool) {
-        bulkhead.budget.gave(grows: isGood)
+        bulkhead.budget.gave(grows: isGood && bulkhead.pace.roundTrip.isUsual)
+        bulkhead.stillSince = nil
         if !bulkhead.waiting.isEmpty { admitWaiting(bulkhead) }
     }
 

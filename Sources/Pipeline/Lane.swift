@@ -39,6 +39,10 @@ internal final class Lane {
 
     /// The assigned partitions, in no order.
     @exclusivity(unchecked) var partitions: [AssignedPartition] = []
+    /// Those of them with critical events, which are read before all others.
+    @exclusivity(unchecked) var urgentPartitions: [AssignedPartition] = []
+    /// Where the round over them goes on.
+    @exclusivity(unchecked) var nextUrgent = 0
     /// Partitions that were revoked while events of theirs were open.
     var departing: [AssignedPartition] = []
     /// Where the round over the partitions goes on.

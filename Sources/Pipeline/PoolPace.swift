@@ -16,8 +16,7 @@ internal final class PoolPace {
     /// When a request was submitted last.
     @exclusivity(unchecked) private(set) var lastUse = MonotonicTime(nanos: .min / 2)
     @exclusivity(unchecked) private var lastAnswer = MonotonicTime(nanos: .min / 2)
-    /// From HEADERS to the answer, smoothed over the last answers.
-    @exclusivity(unchecked) private var roundTrip = TimeSpan.zero
+    @exclusivity(unchecked) private(set) var roundTrip = RoundTrip()
 
     private enum Limits {
         /// A pool that got no request for so long has no say.
@@ -30,8 +29,6 @@ internal final class PoolPace {
         /// wait for `growthWait`, so as many are let in.
         static let farRoundTrip = TimeSpan.milliseconds(30)
         static let growthWait = TimeSpan.milliseconds(250)
-        /// The share of a new answer in the smoothed round trip, as a divisor.
-        static let smoothing: Int64 = 16
     }
 
     init(_ pool: HTTP2Pool) { self.pool = pool }
@@ -48,7 +45,7 @@ internal final class PoolPace {
     /// An answer came.
     func answered(after span: TimeSpan, at now: MonotonicTime) {
         lastAnswer = now
-        roundTrip = roundTrip + (span - roundTrip) / Limits.smoothing
+        roundTrip.answered(after: span, at: now)
     }
 
     /// What the pool says to reading on.
@@ -71,8 +68,8 @@ internal final class PoolPace {
     /// As many as are under way keep every stream busy from one turn to the next.
     private var waitingMax: Int {
         var most = max(pool.inFlight, Limits.waiting)
-        if roundTrip >= Limits.farRoundTrip {
-            let wanted = Int64(pool.inFlight) * Limits.growthWait.nanos / roundTrip.nanos
+        if roundTrip.smoothed >= Limits.farRoundTrip {
+            let wanted = Int64(pool.inFlight) * Limits.growthWait.nanos / roundTrip.smoothed.nanos
             most = max(most, Int(wanted))
         }
         return most

@@ -365,6 +365,23 @@ import Testing
         #expect(stage.arrivals.count == 1)
     }
 
+    @Test func `what is urgent is written before what is not, each in its order`() throws {
+        let stage = try Stage(.single, ServerOptions(streams: 1))
+        var held: [(ServerConnection, Int32)] = []
+        stage.onRequest = { request, connection in held.append((connection, request.stream)) }
+        stage.submit(1)
+        #expect(stage.run { held.count == 1 })
+        for tag in 2...3 { stage.submit(UInt64(tag)) }
+        for tag in 4...5 { stage.submit(UInt64(tag), isUrgent: true) }
+        stage.submit(6)
+        for count in 2...6 {
+            let (connection, stream) = held.removeFirst()
+            connection.respond(ServerResponse(status: 200), on: stream)
+            #expect(stage.run { stage.arrivals.count == count })
+        }
+        #expect(stage.arrivals.map(\.path) == ["/1", "/4", "/5", "/2", "/3", "/6"])
+    }
+
     @Test func `the owner is asked before each writing and may take the request back`() throws {
         let stage = try Stage(.single)
         var asked: [UInt64] = []

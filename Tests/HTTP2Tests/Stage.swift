@@ -106,7 +106,7 @@ final class Stage {
     /// Submits a request whose path is the tag.
     func submit(
         _ tag: UInt64, bodyBytes: Int = 16, deadline: MonotonicTime = .distantFuture,
-        prepare: (OutboundRequest) -> Void = { _ in }
+        isUrgent: Bool = false, prepare: (OutboundRequest) -> Void = { _ in }
     ) {
         let request = OutboundRequest()
         request.add(":method", "POST")
@@ -116,7 +116,7 @@ final class Stage {
         request.add("authorization", "bearer secret-\(tag)", .neverIndexed)
         prepare(request)
         request.body.append([UInt8](repeating: 97, count: bodyBytes))
-        pool.submit(request, tag: tag, deadline: deadline)
+        pool.submit(request, tag: tag, deadline: deadline, isUrgent: isUrgent)
     }
 
     /// Turns the loop until the condition holds; false if it does not within five seconds of

@@ -1,4 +1,6 @@
 import Base
+import Crypto
+import EventLoop
 import HTTP2
 import Kafka
 import Simulator
@@ -138,6 +140,78 @@ import Testing
             budget.gave(grows: true)
         }
         #expect(budget.limit == 1000)
+    }
+}
+
+@Suite struct `A round trip` {
+    private let start = MonotonicTime(nanos: 1_000_000_000_000)
+
+    /// Answers of one second, a thousand of them.
+    private func second(_ number: Int64, of span: TimeSpan, _ roundTrip: inout RoundTrip) {
+        for step in 0..<1000 as Range<Int64> {
+            roundTrip.answered(after: span, at: start + .seconds(number) + .milliseconds(step))
+        }
+    }
+
+    @Test func `is as long as ever while the gateway keeps its pace, and not when it falls behind`()
+    {
+        var roundTrip = RoundTrip()
+        #expect(roundTrip.isUsual)
+        for number in 0..<5 as Range<Int64> {
+            second(number, of: .milliseconds(40 + number * 10), &roundTrip)
+        }
+        #expect(roundTrip.isUsual)
+        second(5, of: .milliseconds(150), &roundTrip)
+        #expect(!roundTrip.isUsual)
+        second(6, of: .milliseconds(50), &roundTrip)
+        #expect(roundTrip.isUsual)
+    }
+
+    @Test func `that stays longer becomes the usual one`() {
+        var roundTrip = RoundTrip()
+        second(0, of: .milliseconds(40), &roundTrip)
+        second(1, of: .milliseconds(200), &roundTrip)
+        #expect(!roundTrip.isUsual)
+        for number in 2..<120 as Range<Int64> {
+            second(number, of: .milliseconds(200), &roundTrip)
+        }
+        #expect(roundTrip.isUsual)
+    }
+}
+
+/// Room that does not come, on a clock that the test turns.
+@Suite struct `Waiting for room` {
+    /// Twenty events for a gateway that takes nine of them and holds back what it says.
+    private func crowd(_ gateway: ScriptedGateway) throws -> OneLane {
+        let world = try OneLane(gateway) { $0.inFlightPerBulkhead = 10 }
+        try world.register("phone", user: "ada", token: SHA256Digest(of: "phone").hex)
+        for number in 0..<20 { try world.publish(id: "e\(number)", user: "ada") }
+        try world.settle(held: 9)
+        return world
+    }
+
+    private func parked(_ world: OneLane) -> Int {
+        world.events.count { $0.targets.contains { $0.postponement?.code == "no_room" } }
+    }
+
+    @Test func `ends soon at a gateway that answers nothing at all`() throws {
+        let world = try crowd(try ScriptedGateway { _, _ in .hold })
+        world.time.advance(by: .milliseconds(400))
+        for _ in 0..<5 { world.lane.loop.turn(waitingUpTo: .milliseconds(2)) }
+        #expect(parked(world) == 0)
+        world.time.advance(by: .milliseconds(150))
+        try world.turn { self.parked(world) == 11 }
+    }
+
+    @Test func `goes on at one that is slow`() throws {
+        let gateway = try ScriptedGateway { _, _ in .hold }
+        let world = try crowd(gateway)
+        world.time.advance(by: .milliseconds(400))
+        gateway.release()
+        try world.turn { gateway.seen.count == 18 }
+        world.time.advance(by: .milliseconds(400))
+        for _ in 0..<5 { world.lane.loop.turn(waitingUpTo: .milliseconds(2)) }
+        #expect(parked(world) == 0)
     }
 }
 

@@ -101,7 +101,7 @@ class ByHand(unittest.TestCase):
         text = output.read_text(errors="replace")
         self.assertIn("drained 0", text)
         self.assertRegex(text, r'"outcome":"accepted"')
-        self.assertRegex(text, r"bugle-dlt-reason=not_json")
+        self.assertRegex(text, r"bugle-error-code=not_json")
         self.assertRegex(text, r"(?m)accepted .*apns production .*user ada", "what tail shows")
         self.assertNotIn(TOKEN, text)
 
@@ -118,7 +118,8 @@ class ByHand(unittest.TestCase):
 
     def servers_listen(self):
         ports = [self.ports["kafka"], self.ports["redis"], self.base, self.base + 2]
-        return all(map(harness.listening, ports))
+        files = self.folder / "gateways/bugle.apps.json"  # the last that the simulator writes
+        return files.exists() and all(map(harness.listening, ports))
 
     def is_ready(self):
         try:

@@ -174,7 +174,9 @@ import Testing
         #expect(try committed() == [200, 200, 200, 200])
     }
 
-    @Test func `a cooperative group moves only what it must and does nothing twice`() throws {
+    /// This broker may refuse the last commit of what moves, which is then done twice; nothing
+    /// else is.
+    @Test func `a cooperative group moves only what it must`() throws {
         try publish(400)
         var settings = TestMember.groupSettings("g")
         settings.assignor = .cooperativeSticky
@@ -195,15 +197,19 @@ import Testing
         #expect(
             first.turn {
                 second.turn()
-                return first.seen.count + second.seen.count >= 800
+                return Set(first.seen).union(second.seen).count == 800
             })
-        let isDisjoint = Set(first.seen).isDisjoint(with: second.seen)
-        #expect(isDisjoint)
+        let repeated = Set(first.seen).intersection(second.seen)
+        #expect(repeated.isEmpty || first.reports.commitErrors.contains { $0.kind == .staleMember })
+        #expect(first.seen.count == Set(first.seen).count)
         #expect(first.stop())
-        #expect(second.turn(until: .seconds(60)) { second.partitions.count == 4 })
+        #expect(
+            try second.turn(until: .seconds(60)) {
+                try second.partitions.count == 4 && committed() == [200, 200, 200, 200]
+            })
         #expect(second.stop())
-        #expect(try results().count == 800)
-        #expect(try committed() == [200, 200, 200, 200])
+        #expect(second.seen.count == Set(second.seen).count)
+        #expect(Set(try results()).count == 800)
     }
 
     @Test func `work that takes longer than the poll interval causes no rebalance`() throws {

@@ -145,9 +145,10 @@ final class TestMember {
     }
 
     /// Turns until `condition` holds; false when it did not in time.
-    func turn(until limit: TimeSpan = .seconds(40), _ condition: () -> Bool) -> Bool {
+    func turn(until limit: TimeSpan = .seconds(40), _ condition: () throws -> Bool) rethrows -> Bool
+    {
         let deadline = SystemTime.shared.monotonic + limit
-        while !condition() {
+        while try !condition() {
             if SystemTime.shared.monotonic > deadline { return false }
             turn()
         }

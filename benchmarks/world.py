@@ -263,7 +263,7 @@ class Bugle(Child):
     """`bugle run`, the process under test, ready to dispatch."""
 
     def __init__(self, bench, broker, redis, gateway, lanes=1, connections=(2, 2), commit="plain",
-                 kafka=None, events=None, routes=None):
+                 kafka=None, events=None, routes=None, dispatch=None):
         self.admin = free_port()
         folder = tempfile.mkdtemp(prefix="bugle-", dir=bench.scratch)
         config = os.path.join(folder, "bugle.yaml")
@@ -280,7 +280,7 @@ class Bugle(Child):
                 # What is measured is sending, also of many silent pushes to one device.
                 "caps": {"silent": "none"},
                 "dispatch": {"connections": {"apns": {
-                    "min": connections[0], "max": connections[1]}}},
+                    "min": connections[0], "max": connections[1]}}, **(dispatch or {})},
                 "admin": {"listen": f"127.0.0.1:{self.admin}"}}, file)
         super().__init__([bench.product("bugle"), "run", "--config", config], bench.scratch,
                          os.path.basename(folder))
@@ -351,7 +351,7 @@ class World:
 
     def __init__(self, bench, users=400, lanes=1, gateway=None, device_partitions=PARTITIONS,
                  connections=(2, 2), commit="plain", kafka=None, events=None, publisher=(),
-                 routes=None):
+                 routes=None, dispatch=None):
         self.users = users
         self.parts = []
         try:
@@ -361,7 +361,7 @@ class World:
             self.gateway = self.keep(gateway or Nghttpd(bench, users))
             self.bugle = self.keep(
                 Bugle(bench, self.broker, self.redis, self.gateway, lanes, connections, commit,
-                      kafka, events, routes))
+                      kafka, events, routes, dispatch))
         except BaseException:
             self.close()
             raise

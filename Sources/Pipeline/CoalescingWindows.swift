@@ -6,7 +6,7 @@
 //     arrived ─► open ─► due           arrived ─► asking ──lead──► open, led ─► due or empty
 //                                                    └────join───► open, led ─► due
 //
-// A window is asking while the index is asked for the burst's mark. The latest member carries the
+// A window is asking while the index is asked for the burst's mark. The newest member carries the
 // others: it is complete enough to be sent, of the others only what their results need is kept.
 // A window is due at its end, or a moment before its latest member expires, or early, when room is
 // short: then the one that would end first goes first.
@@ -20,6 +20,8 @@ internal protocol WindowMember: AnyObject {
     var home: Epoch { get }
     /// Its offset there.
     var offset: Int64 { get }
+    /// Whether `other` is newer: those that waited in retry topics come in any order.
+    func isBefore(_ other: Self) -> Bool
     /// When it is worth nothing any more.
     var expiresAt: UnixMillis { get }
     /// The memory it takes.
@@ -58,7 +60,7 @@ internal final class CoalescingWindows<Member: WindowMember> {
         let key: BurstKey
         /// The event that is sent.
         let carrier: Member
-        /// Those it stands for, in the order of arrival.
+        /// Those it stands for, in the order in which they were known to be older.
         let folded: [Member]
         let isLed: Bool
         /// Whether it ended before its time.
@@ -283,15 +285,23 @@ internal final class CoalescingWindows<Member: WindowMember> {
     }
 
     private func add(_ member: Member, to slot: Int, at now: Moment) {
-        if let former = windows[slot].latest {
-            if !windows[slot].isAsking { fold(former, before: member) }
-            windows[slot].folded.append(former)
-        } else {
-            list(slot, member.home)
-        }
-        windows[slot].latest = member
         memberCount += 1
         bytes += member.byteCount
+        if let latest = windows[slot].latest {
+            let isLate = member.isBefore(latest)
+            let (older, newer) = isLate ? (member, latest) : (latest, member)
+            windows[slot].folded.append(older)
+            windows[slot].latest = newer
+            if !windows[slot].isAsking { fold(older, before: newer) }
+            if isLate, windows[slot].folded.count == 1 {
+                // It is the first member now.
+                unlist(slot)
+                list(slot, member.home)
+            }
+        } else {
+            windows[slot].latest = member
+            list(slot, member.home)
+        }
         if !windows[slot].isAsking { setDeadline(of: slot, at: now) }
     }
 

@@ -16,8 +16,10 @@ public final class EventExplainer {
     private let scratch = ByteWriter()
     /// The Firebase projects by app.
     private let projects: [String: String]
-    /// Whether encrypted content is left out of the bodies: nobody but the device could read it.
+    /// Whether encrypted content is left out of the bodies for people.
     internal var hidesSealed = true
+    /// The body of the last web push as it would leave.
+    private var sealedBody: [UInt8]?
 
     /// An explainer; `projects` are the Firebase projects by app, where they are known.
     public init(_ configuration: Configuration, _ routes: RouteTable, projects: [String: String]) {
@@ -163,6 +165,7 @@ public final class EventExplainer {
             }
         }
         let request = OutboundRequest()
+        sealedBody = nil
         let rendering = address.withToken {
             render(
                 content, to: address, $0, routed, envelope.to?.kind, app, into: request)
@@ -244,8 +247,8 @@ public final class EventExplainer {
         }
     }
 
-    /// A web push as it would be built, with the payload that is encrypted on its way in the body:
-    /// nobody but the browser could read the other.
+    /// A web push as it would be built, with the payload in the body: nobody but the browser could
+    /// read what it is encrypted to, which goes to `sealedBody`.
     private func render(
         _ content: PushContent, to address: DeviceAddress, _ webPush: Configuration.WebPush,
         into request: OutboundRequest
@@ -266,7 +269,10 @@ public final class EventExplainer {
             let renderer = try WebPushRenderer(settings)
             let rendering = renderer.render(
                 content, to: subscription, authorization: authorization, into: request)
-            if case .request = rendering { renderer.showPayload(content, in: request) }
+            if case .request = rendering {
+                sealedBody = Array(request.body.bytes)
+                renderer.showPayload(content, in: request)
+            }
             return rendering
         } catch WebPushSubscriptionError.endpoint(.forbidden(let detail)) {
             return .rejected(reason: .endpointForbidden, detail: detail)
@@ -296,9 +302,9 @@ public final class EventExplainer {
             token.isEmpty || !isSecret
                 ? text : text.replacing(token, with: "<token \(address.tokenName)>")
         }
-        var body = mask(request.body.text)
-        if hidesSealed, let sealed = content.sealed {
-            body = body.replacing(sealed.text, with: "<\(sealed.count) bytes of JWE>")
+        let text = mask(request.body.text)
+        let body = content.sealed.flatMap { sealed in
+            hidesSealed ? text.replacing(sealed.text, with: "<\(sealed.count) bytes of JWE>") : nil
         }
         return Explanation.Request(
             fields: request.fields.map { field in
@@ -306,8 +312,9 @@ public final class EventExplainer {
                     field.name.description,
                     mask(String(decoding: request.value(of: field), as: UTF8.self))
                 )
-            }, body: body, secret: secret, bodyBytes: request.body.count, notes: notes,
-            doubts: SensitiveValues.found(in: body))
+            }, body: body ?? text, sentBody: sealedBody ?? Array(text.utf8), secret: secret,
+            bodyBytes: request.body.count, notes: notes,
+            doubts: SensitiveValues.found(in: body ?? text))
     }
 }
 

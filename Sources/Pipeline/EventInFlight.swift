@@ -187,6 +187,10 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var ordered: OrderedEvent?
     /// The line's note was asked for and is not known yet.
     @exclusivity(unchecked) var awaitsOrder = false
+    /// How it is put off as a whole once the note is known.
+    @exclusivity(unchecked) var awaitedPostponement: Postponement?
+    /// It is not over when it leaves: it waits as a whole, or is done again.
+    @exclusivity(unchecked) var comesBack = false
     /// What the look-up said while the mark or the note was awaited.
     @exclusivity(unchecked) var heldLookUp: HeldLookUp?
     /// Bytes of the record, for the lane's account of memory.
@@ -219,6 +223,8 @@ internal final class EventInFlight: SlabResident {
         awaitsMark = false
         isDuplicate = false
         heldLookUp = nil
+        awaitedPostponement = nil
+        comesBack = false
         targets.removeAll(keepingCapacity: true)
         openTargets = 0
         // A rare large record must not pin its parser's memory for good.

@@ -9,8 +9,12 @@ public struct Explanation: Sendable {
     public struct Request: Sendable {
         /// Field names and values in their order, pseudo-fields first.
         public let fields: [(name: String, value: String)]
-        /// The body, the token masked.
+        /// The body for people, the token masked: with a note in the place of what is encrypted in
+        /// it; of a web push, which is encrypted as a whole, what the browser reads.
         public let body: String
+        /// The body as it would leave, encrypted for the device as if it were sent now; a token in
+        /// it is masked.
+        public let sentBody: [UInt8]
         /// What stands encrypted in the body, as the device reads it; nil when nothing does.
         public let secret: String?
         /// The size of the true body, in bytes.

@@ -33,6 +33,11 @@ internal final class HeldEvent: WindowMember {
     var home: Epoch { partition?.assignment.epoch ?? Epoch(0) }
     var byteCount: Int { Self.fixedBytes + bytes.count }
 
+    func isBefore(_ other: HeldEvent) -> Bool {
+        OrderedEvent(position: position, moment: timestamp, id: "").isBefore(
+            OrderedEvent(position: other.position, moment: other.timestamp, id: ""))
+    }
+
     /// Keeps of an event what a window needs. `result` begins its result, `scratch` is overwritten.
     init?(_ event: EventInFlight, result: UnsafeRawBufferPointer, scratch: ByteWriter) {
         guard let envelope = event.envelope, let routed = event.routed else { return nil }

@@ -79,16 +79,11 @@ extension Lane {
     }
 
     private func setAsideHeld(_ event: EventInFlight, _ kind: LeverKind) {
-        if event.partition?.isLost == false {
-            let writer = RetryRecord(event, settings, now: loop.wall)
-            writer.add(
-                event.reentry?.pending ?? [], isFannedOut: event.reentry?.targets != nil,
-                postponement: Postponement(
-                    notBefore: loop.wall, code: Reason.paused.rawValue,
-                    detail: Self.holdDetail(kind), place: .held),
-                to: outbox)
-        }
-        finish(event)
+        putOff(
+            event,
+            Postponement(
+                notBefore: loop.wall, code: Reason.paused.rawValue,
+                detail: Self.holdDetail(kind), place: .held))
     }
 
     private static func holdDetail(_ kind: LeverKind) -> String {

@@ -30,6 +30,8 @@ extension TargetInFlight: OrderedPush {
 
     var orderExpiry: UnixMillis { event?.envelope?.expiresAt ?? UnixMillis(0) }
 
+    var orderAudience: UInt64 { event?.orderAudience ?? 0 }
+
     /// FNV-1a over the address id: it tells the addresses of one user apart, no others.
     var orderAddress: UInt64 {
         address?.withAddressID { bytes in
@@ -47,13 +49,15 @@ extension Lane {
         guard event.line == nil, let envelope = event.envelope, let app = event.app,
             let collapseKey = envelope.collapseKey, !envelope.isValidation
         else { return }
-        let line = order.enter(
-            OrderKey(app: app.name, userID: envelope.userID, collapseKey: collapseKey))
-        event.line = line
         let moment = max(envelope.notBefore ?? event.timestamp, event.timestamp)
-        event.ordered = OrderedEvent(
+        let ordered = OrderedEvent(
             position: event.position, moment: moment, isDelayed: moment > event.timestamp,
             id: envelope.id, log: envelope.cursor?.log, sequence: envelope.cursor?.sequence ?? 0)
+        let line = order.enter(
+            OrderKey(app: app.name, userID: envelope.userID, collapseKey: collapseKey), ordered,
+            expiry: envelope.expiresAt)
+        event.line = line
+        event.ordered = ordered
         guard line.note == nil else { return }
         guard mayBeNoted(event) else { return line.learn(OrderNote()) }
         event.awaitsOrder = true
@@ -78,7 +82,7 @@ extension Lane {
                 orderQuestions[line.key] = nil
             }
         }
-        if order.leave(line, ordered) { writeOrder(of: line) }
+        if order.leave(line, ordered, isPutOff: event.comesBack) { writeOrder(of: line) }
     }
 
     // MARK: The note
@@ -116,7 +120,7 @@ extension Lane {
     private static let quietSpan = TimeSpan.seconds(10)
 
     /// Something was put off: whoever comes next has to know.
-    private func notePutOff(_ event: EventInFlight) {
+    func notePutOff(_ event: EventInFlight) {
         guard let number = event.partition?.assignment.place.partition else { return }
         for partition in partitions where partition.assignment.place.partition == number {
             partition.mayHaveWaiting = true
@@ -151,13 +155,18 @@ extension Lane {
         orderQuestions[key] = nil
         for event in question.events.map({ events[$0] }) {
             event.awaitsOrder = false
+            if let postponement = event.awaitedPostponement {
+                event.awaitedPostponement = nil
+                putOff(event, postponement)
+                continue
+            }
             guard let found = event.heldLookUp else { continue }
             event.heldLookUp = nil
             fanOut(event, found.addresses, dropped: found.dropped, at: found.time)
         }
     }
 
-    private func writeOrder(of line: OrderLine<TargetInFlight>) {
+    func writeOrder(of line: OrderLine<TargetInFlight>) {
         guard let note = line.note else { return }
         let span = min(note.until - loop.wall, Self.orderKeptMax)
         index.writeNote(
@@ -189,7 +198,7 @@ extension Lane {
             return false
         }
         var changesNote = false
-        let arrival = line.arrive(target, changesNote: &changesNote)
+        let arrival = line.arrive(target, at: loop.wall, changesNote: &changesNote)
         if changesNote { writeOrder(of: line) }
         switch arrival {
         case .goes:
@@ -237,7 +246,7 @@ extension Lane {
             send(newer)
             return false
         }
-        if !target.isOrdered, let newer = line.newer(than: target) {
+        if !target.isOrdered, let newer = line.newer(than: target, at: loop.wall) {
             fold(target, into: newer)
             return false
         }

@@ -18,6 +18,9 @@ internal struct Postponement {
     var detail: String
     /// Set when it does not wait for a time.
     var place: WaitingPlace?
+
+    /// The code of what waits for its time.
+    static let holdCode = "hold"
 }
 
 extension Lane {
@@ -37,7 +40,7 @@ extension Lane {
         }
         if event.line != nil, !mayBePutOff(target) { return }
         target.postponement = Postponement(
-            notBefore: notBefore, code: settlement.reason?.rawValue ?? Self.holdCode,
+            notBefore: notBefore, code: settlement.reason?.rawValue ?? Postponement.holdCode,
             detail: settlement.detail, place: place)
         target.bulkhead?.metrics.postponed.add(1)
         event.postponedTargets += 1
@@ -53,26 +56,6 @@ extension Lane {
         target.waits += 1
         postpone(target, for: wait, otherwise: settlement)
     }
-
-    /// Puts a whole event off that was not looked up in this lane.
-    func postpone(
-        _ event: EventInFlight, until notBefore: UnixMillis,
-        because detail: String = "its time has not come"
-    ) {
-        guard let envelope = event.envelope else { return }
-        if notBefore >= envelope.expiresAt { return expire(event) }
-        if event.partition?.isLost == false {
-            let writer = RetryRecord(event, settings, now: loop.wall)
-            writer.add(
-                event.reentry?.pending ?? [], isFannedOut: event.reentry?.targets != nil,
-                postponement: Postponement(
-                    notBefore: notBefore, code: Self.holdCode, detail: detail),
-                to: outbox)
-        }
-        finish(event)
-    }
-
-    private static let holdCode = "hold"
 
     /// Writes the retry records of an event's postponed targets: one for each topic that they go
     /// to, since a device that is throttled must not keep the others waiting.
@@ -139,7 +122,9 @@ extension Lane {
             }
             target.address = address
             target.lookedUpAt = time
-            if let newer = event.line?.newer(than: target) { return fold(target, into: newer) }
+            if let newer = event.line?.newer(than: target, at: loop.wall) {
+                return fold(target, into: newer)
+            }
             let wait = former.notBefore - loop.wall
             if wait <= .zero { return start(target) }
             target.bulkhead = event.app?.bulkhead(address.gateway, address.environment)

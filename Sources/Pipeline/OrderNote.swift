@@ -1,7 +1,8 @@
 // What is remembered of a line outside the lane: a note in the user's index entry. It names, for
 // each address, the newest event of the line as soon as an older one waits in a retry or parking
 // topic, or may have to be done again, so that the older one is folded when it comes back, in
-// whichever lane or process that is. Pure.
+// whichever lane or process that is. An event that waits as a whole has no addresses yet: while one
+// does, whatever is sent is named. Pure.
 
 internal import Base
 internal import JSON
@@ -44,6 +45,25 @@ internal struct OrderedEvent: Equatable, Sendable {
     }
 }
 
+/// An event that waits as a whole, before it is known for which addresses it is: in quiet hours, in
+/// a long window, for its publisher's moment or an operator's word.
+internal struct WaitingEvent: Equatable, Sendable {
+    var event: OrderedEvent
+    /// When it is let go; `distantFuture` when nobody can say.
+    var due: UnixMillis
+    /// When it is worth nothing any more.
+    var expiry: UnixMillis
+    /// Events with the same value are for the same addresses.
+    var audience: UInt64
+    /// Whether it still waits; if not, others may that it has hidden.
+    var isWaiting = true
+
+    static let distantFuture = UnixMillis(.max)
+
+    /// Whether it is as good as here.
+    func isComing(at now: UnixMillis) -> Bool { isWaiting && due <= now && now < expiry }
+}
+
 /// The note of one line.
 internal struct OrderNote: Equatable {
     private struct Entry: Equatable {
@@ -55,6 +75,8 @@ internal struct OrderNote: Equatable {
     }
 
     private var entries: [Entry] = []
+    /// The newest of the events that wait as a whole; nil when none ever did.
+    private(set) var whole: WaitingEvent?
     /// Until when something may come back.
     private(set) var until = UnixMillis(0)
 
@@ -63,20 +85,45 @@ internal struct OrderNote: Equatable {
 
     init() {}
 
-    var isEmpty: Bool { entries.isEmpty }
+    var isEmpty: Bool { entries.isEmpty && whole == nil }
 
     /// The newest event at an address that is known.
     func newest(at address: UInt64) -> OrderedEvent? {
         entries.first { $0.addresses.contains(address) }?.event
     }
 
-    /// A newer event is on its way to an address. True when it has to be known outside: when the
-    /// one that it follows may come back.
+    /// A newer event is on its way to an address. True when it has to be known outside: when one
+    /// that it follows may come back.
     mutating func supersede(at address: UInt64, by event: OrderedEvent) -> Bool {
-        guard let entry = entries.first(where: { $0.addresses.contains(address) }),
-            entry.isWaiting, entry.event.isBefore(event)
-        else { return false }
+        if let entry = entries.first(where: { $0.addresses.contains(address) }) {
+            guard entry.event.isBefore(event) else { return false }
+            // What waits as a whole may be newer than what is named, or that event itself.
+            let mayFollow = whole.map { !$0.event.isBefore(entry.event) } ?? false
+            guard entry.isWaiting || mayFollow else { return false }
+        } else if whole == nil {
+            return false
+        }
         put(event, isWaiting: false, at: address)
+        return true
+    }
+
+    /// An event waits before its addresses are known. Only the newest is remembered: it stands for
+    /// those before it, which fold into it when it is for the same addresses.
+    mutating func wait(_ waiting: WaitingEvent) {
+        until = max(until, waiting.expiry)
+        let isNewest =
+            whole.map {
+                $0.event.position == waiting.event.position || $0.event.isBefore(waiting.event)
+            } ?? true
+        if isNewest { whole = waiting }
+    }
+
+    /// An event that may have waited as a whole is over. True when the note says so from now on.
+    mutating func end(_ event: OrderedEvent) -> Bool {
+        guard whole?.isWaiting == true, whole?.event.position == event.position else {
+            return false
+        }
+        whole?.isWaiting = false
         return true
     }
 
@@ -125,22 +172,40 @@ extension OrderNote {
             write(entry, to: bytes)
         }
         bytes.append(0x5D)
+        if let whole {
+            object.name("whole")
+            write(whole, to: bytes)
+        }
         object.end()
         return String(decoding: bytes.bytes, as: UTF8.self)
     }
 
+    private func write(_ event: OrderedEvent, _ object: inout JSONObjectWriter) {
+        object.string("topic", event.position.topic)
+        object.integer("partition", Int64(event.position.partition))
+        object.integer("offset", event.position.offset)
+        object.integer("moment", event.moment.value)
+        if event.isDelayed { object.bool("delayed", true) }
+        object.string("id", event.id)
+        if let log = event.log {
+            object.string("log", log)
+            object.integer("seq", event.sequence)
+        }
+    }
+
+    private func write(_ waiting: WaitingEvent, to bytes: ByteWriter) {
+        var object = JSONObjectWriter(bytes)
+        write(waiting.event, &object)
+        object.integer("due", waiting.due.value)
+        object.integer("expiry", waiting.expiry.value)
+        object.string("audience", String(waiting.audience, radix: 16))
+        if waiting.isWaiting { object.bool("waits", true) }
+        object.end()
+    }
+
     private func write(_ entry: Entry, to bytes: ByteWriter) {
         var object = JSONObjectWriter(bytes)
-        object.string("topic", entry.event.position.topic)
-        object.integer("partition", Int64(entry.event.position.partition))
-        object.integer("offset", entry.event.position.offset)
-        object.integer("moment", entry.event.moment.value)
-        if entry.event.isDelayed { object.bool("delayed", true) }
-        object.string("id", entry.event.id)
-        if let log = entry.event.log {
-            object.string("log", log)
-            object.integer("seq", entry.event.sequence)
-        }
+        write(entry.event, &object)
         if entry.isWaiting { object.bool("waits", true) }
         object.name("at")
         bytes.append(0x5B)
@@ -164,13 +229,21 @@ extension OrderNote {
             entries.append(entry)
         }
         guard isWhole else { return nil }
+        guard let value = root["whole"] else { return }
+        guard let event = Self.event(value), let due = value["due"]?.int64,
+            let expiry = value["expiry"]?.int64,
+            let audience = value["audience"]?.string.flatMap({ UInt64($0, radix: 16) })
+        else { return nil }
+        whole = WaitingEvent(
+            event: event, due: UnixMillis(due), expiry: UnixMillis(expiry), audience: audience,
+            isWaiting: value["waits"]?.bool ?? false)
     }
 
-    private static func entry(_ value: JSONValue) -> Entry? {
+    private static func event(_ value: JSONValue) -> OrderedEvent? {
         guard let topic = value["topic"]?.string,
             let partition = value["partition"]?.int64.flatMap({ Int32(exactly: $0) }),
             let offset = value["offset"]?.int64, let moment = value["moment"]?.int64,
-            let id = value["id"]?.string, let list = value["at"], list.isArray
+            let id = value["id"]?.string
         else { return nil }
         var event = OrderedEvent(
             position: RecordPosition(topic: topic, partition: partition, offset: offset),
@@ -178,6 +251,11 @@ extension OrderNote {
         event.isDelayed = value["delayed"]?.bool ?? false
         event.log = value["log"]?.string
         event.sequence = value["seq"]?.int64 ?? 0
+        return event
+    }
+
+    private static func entry(_ value: JSONValue) -> Entry? {
+        guard let event = event(value), let list = value["at"], list.isArray else { return nil }
         var addresses: [UInt64] = []
         list.forEachElement { element in
             if let address = element.string.flatMap({ UInt64($0, radix: 16) }) {

@@ -12,8 +12,8 @@
 // or for its next attempt is not on the wire and gives way, what is on the wire is not folded. A
 // push that is put off leaves its lane and stands in the note of its line (`OrderNote`); it comes
 // back through a retry topic, and is folded then if something newer came in the meantime. The note
-// also names an event that is done before an older one, whose other targets are still open: after a
-// crash the older one would be done again.
+// also names an event that is done before an older one, of which something is still open here: that
+// may come yet, or again after a crash.
 //
 // Nobody waits for anything but the holder, and a holder never waits for another push: whatever
 // ends it, an answer, a deadline, a postponement, lets the next one go.
@@ -35,6 +35,8 @@ internal protocol OrderedPush: AnyObject {
     var orderedEvent: OrderedEvent { get }
     /// When its event is worth nothing any more.
     var orderExpiry: UnixMillis { get }
+    /// Tells events apart that are for different addresses of one user.
+    var orderAudience: UInt64 { get }
 }
 
 /// All lines of a lane: one for each user and collapse key that has an event in flight.
@@ -48,7 +50,7 @@ internal final class PushOrder<Push: OrderedPush> {
     var count: Int { lines.count }
 
     /// An event comes into a lane. The line is kept until every event that entered has left.
-    func enter(_ key: OrderKey) -> OrderLine<Push> {
+    func enter(_ key: OrderKey, _ event: OrderedEvent, expiry: UnixMillis) -> OrderLine<Push> {
         let line: OrderLine<Push>
         if let known = lines[key] {
             line = known
@@ -56,16 +58,16 @@ internal final class PushOrder<Push: OrderedPush> {
             line = OrderLine(key)
             lines[key] = line
         }
-        line.eventCount += 1
+        line.events.append(OrderLine.Entered(event: event, expiry: expiry))
         return line
     }
 
-    /// An event is done here, and so are its pushes. True when the note of its line was changed and
-    /// has to be written.
-    func leave(_ line: OrderLine<Push>, _ event: OrderedEvent) -> Bool {
-        line.eventCount -= 1
-        if line.eventCount == 0 { lines[line.key] = nil }
-        return line.leave(event)
+    /// An event is done here, and so are its pushes; `isPutOff` when it waits as a whole from now
+    /// on. True when the note of its line was changed and has to be written.
+    func leave(_ line: OrderLine<Push>, _ event: OrderedEvent, isPutOff: Bool = false) -> Bool {
+        let changesNote = line.leave(event, isPutOff: isPutOff)
+        if line.events.isEmpty { lines[line.key] = nil }
+        return changesNote
     }
 
     /// The process ends.
@@ -96,11 +98,16 @@ internal final class OrderLine<Push: OrderedPush> {
     private struct Over {
         let address: UInt64
         let event: OrderedEvent
+    }
+
+    fileprivate struct Entered {
+        let event: OrderedEvent
         let expiry: UnixMillis
     }
 
     let key: OrderKey
-    fileprivate(set) var eventCount = 0
+    /// Those that came and have not left, with a push under way or not.
+    fileprivate var events: [Entered] = []
     /// Few: the addresses of a user that have a push under way.
     private var places: [Place] = []
     /// Pushes that are over, of events that are not.
@@ -117,22 +124,30 @@ internal final class OrderLine<Push: OrderedPush> {
 
     /// The event that a push would be folded into, of all that are known here; nil when it is the
     /// newest, or has the furthest cursor.
-    func newer(than push: Push) -> OrderedEvent? {
+    func newer(than push: Push, at now: UnixMillis) -> OrderedEvent? {
         let event = push.orderedEvent
         if let place = places.first(where: { $0.address == push.orderAddress }) {
             let newest = (place.waiter ?? place.holder).orderedEvent
             if event.isBefore(newest) { return event.isAhead(of: newest) ? nil : newest }
         }
-        guard let noted = note?.newest(at: push.orderAddress), event.isBefore(noted),
-            !event.isAhead(of: noted)
+        if let done = over.first(where: {
+            $0.address == push.orderAddress && event.isBefore($0.event)
+        }) {
+            return event.isAhead(of: done.event) ? nil : done.event
+        }
+        if let noted = note?.newest(at: push.orderAddress), event.isBefore(noted) {
+            return event.isAhead(of: noted) ? nil : noted
+        }
+        guard let whole = note?.whole, whole.isComing(at: now), event.isBefore(whole.event),
+            whole.audience == push.orderAudience, !event.isAhead(of: whole.event)
         else { return nil }
-        return noted
+        return whole.event
     }
 
     /// A push is ready to be sent for the first time. It leaves with `leave`, unless it is folded.
     /// `changesNote` is set when the note was changed and has to be written.
-    func arrive(_ push: Push, changesNote: inout Bool) -> Arrival {
-        if let newer = newer(than: push) { return .folded(into: newer) }
+    func arrive(_ push: Push, at now: UnixMillis, changesNote: inout Bool) -> Arrival {
+        if let newer = newer(than: push, at: now) { return .folded(into: newer) }
         let index = places.firstIndex { $0.address == push.orderAddress }
         if let index, places[index].waiter?.isOfEvent(of: push) == true { return .passes }
         if note?.supersede(at: push.orderAddress, by: push.orderedEvent) == true {
@@ -185,27 +200,37 @@ internal final class OrderLine<Push: OrderedPush> {
         self.note = note
     }
 
-    /// A push was folded, and is over.
-    func end(_ push: Push, isOpen: Bool) {
-        guard isOpen || eventCount > 1 else { return }
-        over.append(
-            Over(address: push.orderAddress, event: push.orderedEvent, expiry: push.orderExpiry))
+    /// An event waits as a whole from now on, before its addresses are known.
+    func putOff(_ event: WaitingEvent) {
+        var note = note ?? OrderNote()
+        note.wait(event)
+        self.note = note
     }
 
-    fileprivate func leave(_ event: OrderedEvent) -> Bool {
-        guard !over.isEmpty else { return false }
-        var changesNote = false
+    /// A push was folded, and is over.
+    func end(_ push: Push, isOpen: Bool) {
+        guard isOpen || events.count > 1 else { return }
+        over.append(Over(address: push.orderAddress, event: push.orderedEvent))
+    }
+
+    fileprivate func leave(_ event: OrderedEvent, isPutOff: Bool) -> Bool {
+        if let place = events.firstIndex(where: { $0.event.position == event.position }) {
+            events.remove(at: place)
+        }
+        var changesNote = !isPutOff && note?.end(event) == true
+        guard !over.isEmpty else { return changesNote }
+        let older = events.filter { $0.event.isBefore(event) }
         for mine in over where mine.event.position == event.position {
-            for other in over where other.address == mine.address && other.event.isBefore(event) {
-                // Whatever newer event the note names serves as well.
-                if note?.newest(at: other.address).map({ other.event.isBefore($0) }) == true {
-                    continue
-                }
-                var note = note ?? OrderNote()
-                note.name(event, at: other.address, until: other.expiry)
-                self.note = note
-                changesNote = true
+            // Whatever newer event the note names serves as well.
+            let newest = note?.newest(at: mine.address)
+            let unaware = older.filter { older in
+                newest.map { !older.event.isBefore($0) } ?? true
             }
+            guard let expiry = unaware.map(\.expiry).max() else { continue }
+            var note = note ?? OrderNote()
+            note.name(event, at: mine.address, until: expiry)
+            self.note = note
+            changesNote = true
         }
         over.removeAll { $0.event.position == event.position }
         return changesNote

@@ -122,7 +122,9 @@ extension Lane {
         guard let partition = event.partition else { return }
         if event.claim != nil { returnUnusedPlaces(of: event) }
         leaveDuplicates(event, isComplete: !partition.isLost)
-        if !partition.isLost {
+        if partition.isLost {
+            event.comesBack = true
+        } else {
             outbox.completeEvent(
                 epoch: partition.assignment.epoch,
                 partition.ledger.complete(event.offset))
@@ -135,6 +137,7 @@ extension Lane {
     /// next owner reads it again.
     func abandon(_ event: EventInFlight) {
         guard let partition = event.partition else { return }
+        event.comesBack = true
         if event.burst != nil { abandonFolded(of: event) }
         leaveDuplicates(event, isComplete: false)
         giveBack(event, of: partition)

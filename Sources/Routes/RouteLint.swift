@@ -32,7 +32,7 @@ extension RouteTable {
                 lints.append(
                     RouteLint(file: file, line: route.line, route: route.name, message: message))
             }
-            lintRoute(route, add)
+            lintRoute(route, isMarketing: isMarketing(route, configuration), add)
             for app in configuration.apps where route.apps?.contains(app.name) ?? true {
                 lintRoute(route, in: app, add)
             }
@@ -57,19 +57,24 @@ extension RouteTable {
         return lints
     }
 
-    private func lintRoute(_ route: Route, _ add: (String) -> Void) {
+    /// Whether its events come from topics of marketing: since it takes no others, or since there
+    /// are no others.
+    private func isMarketing(_ route: Route, _ configuration: Configuration) -> Bool {
+        if let eventClass = route.eventClass { return eventClass == .marketing }
+        return configuration.kafka.topics.events.allSatisfy { $0.eventClass == .marketing }
+    }
+
+    private func lintRoute(_ route: Route, isMarketing: Bool, _ add: (String) -> Void) {
         if route.kind == .alert, route.ttl == nil {
             add("an alert without ttl is shown up to a day late; say how long it is worth showing")
         }
         if let window = route.coalescing?.window, let ttl = route.ttl, window >= ttl {
             add("coalesce.window is not shorter than ttl; windows will end early")
         }
-        if route.eventClass == .marketing, route.preference == nil {
+        if isMarketing, route.preference == nil {
             add("marketing without preference: nobody can opt out of it")
         }
-        if route.eventClass == .marketing, route.quiet == nil,
-            route.kind == .alert || route.kind == .raw
-        {
+        if isMarketing, route.quiet == nil, route.kind == .alert || route.kind == .raw {
             add("marketing without quiet_hours: it is shown in the middle of the night")
         }
         if let quiet = route.quiet, !quiet.suppresses, let ttl = route.ttl, let hours = quiet.hours,
@@ -133,17 +138,18 @@ extension Route {
     /// The fields whose values a push carries readably. A pointer names something without saying
     /// what is in it.
     fileprivate var clearPaths: Set<FieldPath> {
+        var always = [thread, collapse].compactMap { $0 }.flatMap(\.references).map(\.path)
+        if case .field(let reference) = badge { always.append(reference.path) }
         if encrypts {
-            let templates =
-                fallback.all.flatMap(\.templates) + [thread, collapse].compactMap { $0 }
-            return Set(templates.flatMap(\.references).map(\.path))
+            return Set(
+                fallback.all.flatMap(\.templates).flatMap(\.references).map(\.path) + always)
         }
         let templates =
             (texts.all + burstTexts.all + fallback.all + actions.map(\.title))
             .flatMap(\.templates)
-            + [image, link, thread].compactMap { $0 } + actions.compactMap(\.link)
+            + [image, link].compactMap { $0 } + actions.compactMap(\.link)
         let json = (overrides.all + [data].compactMap { $0 }).flatMap(\.references)
-        return Set((templates.flatMap(\.references) + json).map(\.path))
+        return Set((templates.flatMap(\.references) + json).map(\.path) + always)
     }
 
     fileprivate var entitlement: Configuration.App.Abilities.Entitlement? {

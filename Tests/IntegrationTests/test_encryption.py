@@ -3,6 +3,7 @@ that the device alone opens, with an implementation of JOSE that is not ours."""
 
 import gzip
 import json
+import os
 import random
 import subprocess
 import uuid
@@ -13,7 +14,7 @@ import harness
 from contract import errors
 from harness import bugle
 from test_expo import expo_device
-from test_webpush import Browser, decode
+from test_webpush import Browser, decode, encode
 
 ROUTES = {
     "bank.transfer": {
@@ -142,6 +143,43 @@ class Encryption(harness.WorldTest):
         self.assertNotIn("notification", payload["message"])
         self.assertEqual(payload["message"]["android"]["priority"], "HIGH")
         self.assertEqual(self.block("fcm", payload)["notification"]["title"], "Your bank")
+
+    def test_explain_writes_commands_that_the_device_can_read(self):
+        """What curl would send is encrypted for the device as a real push is."""
+        file, config = self.world.folder / "transfer.json", self.world.config
+        file.write_text(json.dumps(
+            {"id": "shown", "type": "bank.transfer", "user_id": "ada", "payload": PAYLOAD}))
+        plain = bugle("explain", file, "--config", config)
+        self.assertRegex(plain.stdout, r"<\d+ bytes of JWE>")
+        # In the place of each tool something that keeps what it would send.
+        tools = {
+            "curl": 'curl() { if [[ ${@: -1} == @- ]]; then cat; else printf %s "${@: -1}"; fi '
+                    '> "$(mktemp "$OUT/XXXXXX")"; }',
+            "simctl": 'xcrun() { cat > "$(mktemp "$OUT/XXXXXX")"; }'}
+        for format, tool in tools.items():
+            done = bugle("explain", file, "--config", config, "--format", format)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotIn("bytes of JWE", done.stdout)
+            script, bodies = self.world.folder / f"{format}.sh", self.world.folder / f"{format}-bodies"
+            bodies.mkdir()
+            script.write_text(f"{tool}\n{done.stdout}")
+            subprocess.run(
+                ["bash", script], check=True, env={"OUT": bodies, "PATH": os.environ["PATH"]})
+            seen = set()
+            for sent in sorted(bodies.iterdir()):
+                raw = sent.read_bytes()
+                try:
+                    payload = json.loads(raw)
+                except ValueError:
+                    name, payload = "webpush", self.devices["webpush"].read({"body": encode(raw)})
+                else:
+                    name = ("fcm" if "message" in payload else "apns" if "aps" in payload else "expo")
+                    payload = payload[0] if isinstance(payload, list) else payload
+                block = self.block(name, payload)
+                self.assertEqual(
+                    self.opened(name, block, block["id"])["data"], {"iban": PAYLOAD["iban"]})
+                seen.add(name)
+            self.assertEqual(seen, set(self.devices) if format == "curl" else {"apns"})
 
     def test_a_silent_push_is_as_secret(self):
         results = self.publish("sealed-2", "bank.sync")

@@ -306,6 +306,7 @@ enum Departure: CaseIterable { case moved, loggedOut, unregistered }
         let measured = (after - before) / count
         print("\(count) windows: \(estimate) bytes each as estimated, \(measured) as measured")
         #expect(estimate < 1_100)
+        #expect(measured < estimate * 3 / 2, "the bound of bytes is one of memory")
         lane.dropWindows()
         #expect(lane.windows.bytes == 0)
     }

@@ -21,6 +21,7 @@ private final class Item: WindowMember {
 
     var byteCount: Int { isFolded ? 10 : size }
     func fold() { isFolded = true }
+    func isBefore(_ other: Item) -> Bool { home == other.home && offset < other.offset }
 }
 
 private typealias Windows = CoalescingWindows<Item>
@@ -62,6 +63,29 @@ private func time(_ millis: Int64) -> MonotonicTime { MonotonicTime(nanos: milli
         #expect(closed.folded.allSatisfy { $0.isFolded })
         #expect(!closed.isLed && !closed.isEarly)
         #expect(windows.count == 0 && windows.bytes == 0 && windows.memberCount == 0)
+    }
+
+    @Test func `are carried by the newest, in whatever order they come`() throws {
+        arrive(Item(7, expiresAt: 50_000, size: 300), until: 10_000, at: 0)
+        arrive(Item(5, expiresAt: 2_000), until: 10_000, at: 1)
+        arrive(Item(6, expiresAt: 2_000), until: 10_000, at: 2)
+        #expect(windows.bytes == 300 + 20 + WindowLimits.windowBytes)
+        // What was late is not what ends the window.
+        #expect(windows.nextDeadline == time(10_000))
+        arrive(Item(9), until: 10_000, at: 3)
+        arrive(Item(8), until: 10_000, at: 4)
+        // The first that came late is the first there is: it holds its offset open.
+        #expect(windows.hasten(Epoch(1), through: 4, at: time(5)) == 0)
+        #expect(windows.hasten(Epoch(1), through: 5, at: time(5)) == 1)
+        let closed = try #require(windows.popDue(at: time(5)))
+        #expect(closed.carrier.offset == 9 && !closed.carrier.isFolded)
+        #expect(closed.folded.map(\.offset) == [5, 6, 7, 8])
+        #expect(closed.folded.allSatisfy { $0.isFolded })
+        #expect(windows.bytes == 0 && windows.memberCount == 0)
+        let ticket = try #require(windows.arrived(Item(3), BurstKey(1), .asking, at: at(9)))
+        arrive(Item(2), until: 5, at: 10)
+        let led = windows.lead(ticket, until: time(100), at: at(11))
+        #expect(led?.first.offset == 2, "the burst's first goes first")
     }
 
     @Test func `are of one key each`() throws {

@@ -17,6 +17,8 @@ private final class Playground {
         var open = 0
         var putOff: [UInt64] = []
         var isRetry = false
+        /// It waited as a whole.
+        var wasHeld = false
 
         init(_ ordered: OrderedEvent, _ collapseKey: Int, _ addresses: [UInt64]) {
             self.ordered = ordered
@@ -36,6 +38,8 @@ private final class Playground {
         var isOrdered = false
         var orderedEvent: OrderedEvent { event.ordered }
         let orderExpiry = UnixMillis(1_000)
+        /// Events with the same addresses have the same audience.
+        var orderAudience: UInt64 { event.addresses.reduce(0) { $0 << 8 | $1 } }
 
         init(_ event: Event, _ address: UInt64) {
             self.event = event
@@ -54,6 +58,9 @@ private final class Playground {
     /// What the index keeps.
     var notes: [OrderKey: String] = [:]
     var inFlight: [Push] = []
+    /// Events in the lane whose pushes have not begun.
+    var held: [Event] = []
+    private let now = UnixMillis(500)
     /// Retry topics: events whose record was committed.
     var retries: [Event] = []
     var nextOffset: Int64 = 0
@@ -98,16 +105,48 @@ private final class Playground {
     }
 
     func read(_ event: Event) {
-        let line = order.enter(key(event))
+        let line = order.enter(key(event), event.ordered, expiry: UnixMillis(1_000))
         if line.note == nil {
             line.learn(notes[line.key].flatMap { OrderNote($0, parser: parser) } ?? OrderNote())
         }
         event.line = line
+        guard !event.isRetry || event.wasHeld else { return fanOut(event) }
+        switch Int.random(in: 0..<12, using: &random) {
+        case 0: waitWhole(event, line)
+        case 1, 2:
+            held.append(event)
+        default: fanOut(event)
+        }
+    }
+
+    /// Quiet hours, say: its addresses are not looked at.
+    private func waitWhole(_ event: Event, _ line: OrderLine<Push>) {
+        line.putOff(
+            WaitingEvent(
+                event: event.ordered, due: now, expiry: UnixMillis(1_000),
+                audience: Push(event, 0).orderAudience))
+        write(line)
+        event.line = nil
+        let next = event.again(for: event.addresses)
+        next.wasHeld = true
+        retries.append(next)
+        if order.leave(line, event.ordered, isPutOff: true) { write(line) }
+    }
+
+    /// A look-up that was repeated is answered, say.
+    func release() {
+        guard !held.isEmpty else { return }
+        let event = held.remove(at: Int.random(in: 0..<held.count, using: &random))
+        fanOut(event)
+    }
+
+    private func fanOut(_ event: Event) {
+        guard let line = event.line else { return }
         event.open = event.addresses.count + 1
         let pushes = event.addresses.map { Push(event, $0) }
         inFlight += pushes
         for push in pushes {
-            if event.isRetry, let newer = line.newer(than: push) {
+            if event.isRetry, let newer = line.newer(than: push, at: now) {
                 fold(push, into: newer)
             } else {
                 send(push)
@@ -139,7 +178,9 @@ private final class Playground {
         for push in inFlight where !again.contains(where: { $0 === push.event }) {
             again.append(push.event)
         }
+        again += held
         inFlight = []
+        held = []
         order = PushOrder()
         for event in again.sorted(by: { $0.ordered.position.offset < $1.ordered.position.offset }) {
             // Its results were not written.
@@ -150,6 +191,7 @@ private final class Playground {
             let next = event.again(for: event.addresses)
             next.isRepeated = true
             next.isRetry = event.isRetry
+            next.wasHeld = event.wasHeld
             read(next)
         }
     }
@@ -165,7 +207,7 @@ private final class Playground {
             }
         } else {
             var changesNote = false
-            let arrival = line.arrive(push, changesNote: &changesNote)
+            let arrival = line.arrive(push, at: now, changesNote: &changesNote)
             if changesNote { write(line) }
             switch arrival {
             case .goes: push.isOrdered = true
@@ -267,8 +309,9 @@ private final class Playground {
 
     /// Lets everything come to its end.
     func drain() {
-        for _ in 0..<100_000 where !(inFlight.isEmpty && retries.isEmpty) {
+        for _ in 0..<100_000 where !(inFlight.isEmpty && retries.isEmpty && held.isEmpty) {
             comeBack()
+            release()
             let moving = inFlight.first { $0.state == .onWire || $0.state == .resting }
             if let moving {
                 moving.state == .onWire ? settle(moving, "accepted") : send(moving)
@@ -277,7 +320,8 @@ private final class Playground {
     }
 
     func judge() {
-        #expect(inFlight.isEmpty && retries.isEmpty, "somebody waits for ever; \(say)")
+        #expect(
+            inFlight.isEmpty && retries.isEmpty && held.isEmpty, "somebody waits for ever; \(say)")
         #expect(order.count == 0, "\(say)")
         for event in targets.values {
             for address in event.addresses {
@@ -304,7 +348,8 @@ private final class Playground {
         for _ in 0..<300 {
             switch Int.random(in: 0..<20, using: &world.random) {
             case 0..<8: world.publish()
-            case 8..<11: world.comeBack()
+            case 8..<10: world.comeBack()
+            case 10: world.release()
             case 11 where seed % 2 == 0:
                 if Int.random(in: 0..<6, using: &world.random) == 0 { world.crash() }
             default: world.move()

@@ -8,9 +8,11 @@ private final class Push: OrderedPush {
     let orderAddress: UInt64
     let orderedEvent: OrderedEvent
     let orderExpiry = UnixMillis(100)
+    let orderAudience: UInt64
 
-    init(_ offset: Int64, at address: UInt64 = 1, seq: Int64? = nil) {
+    init(_ offset: Int64, at address: UInt64 = 1, seq: Int64? = nil, audience: UInt64 = 0) {
         orderAddress = address
+        orderAudience = audience
         var event = OrderedEvent(offset)
         if let seq { (event.log, event.sequence) = ("a", seq) }
         orderedEvent = event
@@ -27,19 +29,26 @@ extension OrderedEvent {
 
 private let key = OrderKey(app: "shop", userID: "u", collapseKey: "k")
 
+extension PushOrder {
+    fileprivate func enter(_ key: OrderKey, _ offset: Int64) -> OrderLine<Push> {
+        enter(key, OrderedEvent(offset), expiry: UnixMillis(100))
+    }
+}
+
 @Suite struct `The order of pushes` {
     private let order = PushOrder<Push>()
+    private let now = UnixMillis(50)
 
-    /// A line whose note is known to be empty.
-    private func line() -> OrderLine<Push> {
-        let line = order.enter(key)
+    /// A line with one event, whose note is known to be empty.
+    private func line(_ offset: Int64 = 1) -> OrderLine<Push> {
+        let line = order.enter(key, offset)
         line.learn(OrderNote())
         return line
     }
 
     private func arrive(_ push: Push, _ line: OrderLine<Push>) -> String {
         var changesNote = false
-        let arrival = line.arrive(push, changesNote: &changesNote)
+        let arrival = line.arrive(push, at: now, changesNote: &changesNote)
         let mark = changesNote ? "!" : ""
         return switch arrival {
         case .goes: "goes\(mark)"
@@ -69,9 +78,9 @@ private let key = OrderKey(app: "shop", userID: "u", collapseKey: "k")
         let line = line()
         #expect(arrive(Push(1, at: 1), line) == "goes")
         #expect(arrive(Push(2, at: 2), line) == "goes")
-        let other = order.enter(OrderKey(app: "shop", userID: "u", collapseKey: "l"))
+        let other = order.enter(OrderKey(app: "shop", userID: "u", collapseKey: "l"), 3)
         #expect(other !== line && order.count == 2)
-        #expect(order.enter(key) === line)
+        #expect(order.enter(key, 2) === line)
         let isChanged = [(line, 1), (line, 2), (other, 3)].map {
             order.leave($0.0, OrderedEvent($0.1))
         }
@@ -104,13 +113,13 @@ private let key = OrderKey(app: "shop", userID: "u", collapseKey: "k")
         line.putOff(first)
         #expect(leave(first, line) == nil)
         // It is itself the newest that is known.
-        #expect(line.newer(than: Push(1)) == nil)
+        #expect(line.newer(than: Push(1), at: now) == nil)
         let second = Push(2)
         #expect(arrive(second, line) == "goes!")
         #expect(leave(second, line) == nil)
         #expect(arrive(Push(3), line) == "goes", "nothing waits that a third would have to name")
         #expect(arrive(Push(1), line) == "into e3")
-        #expect(line.newer(than: Push(1, at: 2)) == nil)
+        #expect(line.newer(than: Push(1, at: 2), at: now) == nil)
     }
 
     @Test func `keeps a note across lanes`() throws {
@@ -131,7 +140,7 @@ private let key = OrderKey(app: "shop", userID: "u", collapseKey: "k")
 
     @Test func `names what is done before an older event, which a crash would bring back`() {
         let line = line()
-        #expect(order.enter(key) === line)
+        #expect(order.enter(key, 2) === line)
         let (first, second) = (Push(1), Push(2))
         #expect(arrive(first, line) == "goes")
         #expect(arrive(second, line) == "waits")
@@ -142,6 +151,19 @@ private let key = OrderKey(app: "shop", userID: "u", collapseKey: "k")
         #expect(line.note?.newest(at: 1)?.id == "e2")
         #expect(arrive(Push(1), line) == "into e2")
         #expect(!order.leave(line, first.orderedEvent) && order.count == 0)
+    }
+
+    @Test func `folds what had not begun when a newer one was sent`() {
+        let line = line()
+        #expect(order.enter(key, 2) === line && order.enter(key, 3) === line)
+        let second = Push(2)
+        #expect(arrive(second, line) == "goes")
+        #expect(leave(second, line, isOpen: true) == nil)
+        #expect(arrive(Push(1), line) == "into e2", "another target of the second is open")
+        #expect(order.leave(line, second.orderedEvent), "after a crash the first comes again")
+        #expect(arrive(Push(1), line) == "into e2")
+        #expect(arrive(Push(1, at: 2), line) == "goes")
+        #expect(arrive(Push(3), line) == "goes")
     }
 
     @Test func `bounds a note`() {
@@ -188,10 +210,103 @@ private let key = OrderKey(app: "shop", userID: "u", collapseKey: "k")
         #expect(arrive(later, line) == "goes")
         #expect(arrive(Push(3, seq: 7), line) == "into e5")
         #expect(arrive(Push(4, seq: 9), line) == "waits")
-        let other = order.enter(OrderKey(app: "shop", userID: "u", collapseKey: "l"))
+        let other = order.enter(OrderKey(app: "shop", userID: "u", collapseKey: "l"), 1)
         other.learn(OrderNote())
         other.putOff(later)
         #expect(arrive(Push(3, seq: 9), other) == "goes")
         #expect(arrive(Push(3, at: 2, seq: 1), other) == "goes")
+    }
+
+    // MARK: Events that wait as a whole
+
+    private func wait(
+        _ offset: Int64, _ line: OrderLine<Push>, due: Int64 = 40, expiry: Int64 = 100
+    ) {
+        line.putOff(
+            WaitingEvent(
+                event: OrderedEvent(offset), due: UnixMillis(due), expiry: UnixMillis(expiry),
+                audience: 0))
+    }
+
+    @Test func `folds what waited as a whole into what went out meanwhile`() {
+        let line = line()
+        wait(1, line)
+        #expect(!order.leave(line, OrderedEvent(1), isPutOff: true))
+        let other = self.line(2)
+        other.putOff(line.note!.whole!)
+        let second = Push(2)
+        #expect(arrive(second, other) == "goes!", "others have to know where it went")
+        #expect(leave(second, other) == nil)
+        #expect(arrive(Push(3), other) == "goes", "one name is enough")
+        #expect(arrive(Push(1, at: 2), other) == "goes!", "nothing newer went there")
+        #expect(arrive(Push(1), other) == "into e3")
+    }
+
+    @Test func `names who goes behind one that began to wait after another was named`() {
+        let line = line()
+        wait(1, line)
+        let second = Push(2)
+        #expect(arrive(second, line) == "goes!")
+        #expect(leave(second, line) == nil)
+        wait(3, line, due: 90)
+        let fourth = Push(4)
+        #expect(arrive(fourth, line) == "goes!")
+        #expect(leave(fourth, line) == nil)
+        #expect(arrive(Push(3), line) == "into e4")
+    }
+
+    @Test func `names who goes behind one that waits as a whole although it was named itself`() {
+        let line = line()
+        line.putOff(Push(1))
+        let second = Push(2)
+        #expect(arrive(second, line) == "goes!")
+        // Nothing of it was written: it is done again, and waits this time.
+        #expect(leave(second, line) == nil)
+        wait(2, line)
+        #expect(arrive(Push(3), line) == "goes!")
+        #expect(arrive(Push(2), line) == "into e3")
+    }
+
+    @Test func `folds what waits as a whole into the newest that waits with it`() {
+        let line = line()
+        for offset in [2, 5, 3] as [Int64] { wait(offset, line) }
+        #expect(line.note?.whole?.event.id == "e5")
+        #expect(arrive(Push(2), line) == "into e5")
+        #expect(arrive(Push(2, audience: 1), line) == "goes!", "the other is for other devices")
+        #expect(arrive(Push(3, at: 2), line) == "into e5")
+        #expect(arrive(Push(5, at: 2), line) == "goes!")
+    }
+
+    @Test func `folds nothing into what comes later, or will not come`() {
+        for (due, expiry) in [(51, 100), (10, 50)] as [(Int64, Int64)] {
+            let line = line()
+            wait(2, line, due: due, expiry: expiry)
+            #expect(arrive(Push(1), line) == "goes!", "\(due) \(expiry)")
+            #expect(!order.leave(line, OrderedEvent(1)))
+        }
+        let line = line()
+        wait(2, line)
+        #expect(order.leave(order.enter(key, 2), OrderedEvent(2)), "it came, and is over")
+        #expect(arrive(Push(1), line) == "goes!")
+        #expect(!order.leave(line, OrderedEvent(2)))
+    }
+
+    @Test func `keeps what waits as a whole across lanes`() throws {
+        var note = OrderNote()
+        var event = OrderedEvent(7)
+        event.isDelayed = true
+        (event.log, event.sequence) = ("a", 9)
+        note.wait(
+            WaitingEvent(
+                event: event, due: WaitingEvent.distantFuture, expiry: UnixMillis(800),
+                audience: .max))
+        #expect(note.until == UnixMillis(800) && !note.isEmpty)
+        let text = note.text(ByteWriter())
+        #expect(OrderNote(text, parser: JSONParser()) == note)
+        _ = note.end(event)
+        let ended = note.text(ByteWriter())
+        #expect(ended != text && OrderNote(ended, parser: JSONParser()) == note)
+        let broken = #"{"until":1,"newest":[],"whole":{"id":"x"}}"#
+        #expect(OrderNote(broken, parser: JSONParser()) == nil)
     }
 }

@@ -29,8 +29,8 @@ import TokenIndex
     }
 
     @Test func `there is one for each route`() throws {
-        #expect(Self.names.count == 10)
-        #expect(try RouteTable.compile(try configuration()).routes.count == 10)
+        #expect(Self.names.count == 11)
+        #expect(try RouteTable.compile(try configuration()).routes.count == 11)
     }
 
     @Test func `nothing about them is doubtful`() throws {

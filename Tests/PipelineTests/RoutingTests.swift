@@ -292,4 +292,26 @@ func routes(_ text: String) throws -> RouteTable {
         #expect(results.map { $0.text("outcome") } == ["unknown"])
         #expect(gateway.seen.count == 1)
     }
+
+    @Test func `an alert carries its cursor itself, and a call replaces no other`() throws {
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
+        world.settings.routes = try routes("  note: {title: x, ttl: 1h}\n  ring: {kind: call}\n")
+        try world.register("phone", user: "u1")
+        try world.register("phone-calls", user: "u1", kind: "voip")
+        try world.start()
+        try world.publish(event("n", "note", #","cursor":{"log":"inbox","seq":7}"#), key: "u1")
+        for id in ["c1", "c2"] {
+            try world.publish(event(id, "ring", #","collapse_key":"line""#), key: "u1")
+        }
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 3)
+        #expect(world.stop())
+        #expect(outcomes(results) == ["n": "accepted", "c1": "accepted", "c2": "accepted"])
+        #expect(gateway.seen.count == 3, "no second push brings the cursor")
+        let note = try #require(gateway.seen.first { $0.body.contains("alert") })
+        #expect(note.body.contains(#""cursor":{"log":"inbox","seq":7}"#))
+        #expect(!note.body.contains("content-available"))
+        #expect(gateway.seen.allSatisfy { $0.collapseID != "line" })
+    }
 }

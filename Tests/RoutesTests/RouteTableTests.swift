@@ -147,6 +147,58 @@ import Testing
         }
     }
 
+    @Test func `what does not go together is told at its key`() throws {
+        let found = try faults(
+            """
+              a: {kind: call, coalesce: {window: 5s}}
+              b: {title: x, coalesce: {window: 5s}}
+              c: {kind: silent, collapse: k, coalesce: {summary: {title: x}}}
+              d: {title: x, collapse: k, coalesce: {window: 25h, first: last}}
+              e: {kind: hint, collapse: k, fcm: {a: b}}
+              f: {kind: call, collapse: k, fcm_collapse: k, sound: s}
+              g: {kind: silent, badge: 1, actions: [{id: a, title: b}]}
+              h: {title: x, fallback: {title: y}}
+              i: {kind: alert, ttl: 1h}
+              j: {title: x, badge: some, fcm_collapse: "", ttl: 29d}
+              k: {title: x, translations: {de: {subtitle: y}}}
+              l: {title: x, duplicates: never, encrypt: maybe, sensitive: [iban]}
+              m: {kind: hint, encrypt: true}
+              n: {title: x, encrypt: true, fallback: {title: y}, apns: {a: "{{payload.b}}"}}
+              o: {title: x, translations: {de: {title: y}, DE: {title: z}}}
+
+            """)
+        let expected = [
+            "13: routes.a.coalesce: a call is never held back",
+            "14: routes.b.coalesce: needs collapse",
+            "15: routes.c.coalesce: summary: only an alert is shown",
+            "16: routes.d.coalesce.window: expected a time from 100ms to 1d",
+            "16: routes.d.coalesce.first: expected one of send, hold",
+            "17: routes.e.fcm: a hint carries only the event's cursor",
+            "17: routes.e.collapse: a hint carries only the event's cursor",
+            "18: routes.f.collapse: a call is never stored",
+            "18: routes.f.fcm_collapse: a call is never stored",
+            "18: routes.f.sound: only an alert is shown",
+            "19: routes.g.badge: only an alert is shown",
+            "19: routes.g.actions: only an alert is shown",
+            "20: routes.h.fallback: an alert shows its own texts",
+            "21: routes.i.title: an alert needs a title or a body",
+            "22: routes.j.badge: expected unread, none, a number",
+            "22: routes.j.fcm_collapse: expected 1 to 64 bytes",
+            "22: routes.j.ttl: expected a time from 0s to 28d",
+            "23: routes.k.translations: subtitle: translated, but the route itself has no subtitle",
+            "24: routes.l.duplicates: expected one of allow, avoid",
+            "24: routes.l.encrypt: expected true or false",
+            "24: routes.l.sensitive: expected paths",
+            "25: routes.m.encrypt: a hint push has nothing that can be encrypted",
+            "26: routes.n.apns: goes out in clear",
+            "27: routes.o.translations.DE: this locale was given before",
+        ]
+        for text in expected {
+            #expect(found.contains { $0.hasPrefix("bugle.yaml:\(text)") }, "\(text) in \(found)")
+        }
+        #expect(found.count == expected.count, "\(found)")
+    }
+
     @Test func `lints tell what works and is a mistake`() throws {
         let text = """
               a: {title: x}
@@ -187,6 +239,61 @@ import Testing
         for (found, start) in zip(lints, expected) {
             #expect(found.hasPrefix(start), "\(found)")
         }
+    }
+
+    @Test func `lints look at every place where a value goes out in clear`() throws {
+        func lints(_ route: String) throws -> [String] {
+            let configuration = try configuration(
+                "  t: {title: x, ttl: 1h, apps: [shop], sensitive: [payload.s], \(route)}\n")
+            return try RouteTable.compile(configuration).lints(configuration).map(\.message)
+        }
+        let secret = "{{payload.s}}"
+        for place in [
+            "subtitle: '\(secret)'", "body: '\(secret)'", "thread: 't-\(secret)'",
+            "collapse: 'c-\(secret)'", "badge: '\(secret)'", "link: 'shop://\(secret)'",
+            "image: 'https://cdn.example.com/\(secret)'", "data: {a: {b: ['\(secret)']}}",
+            "apns: {aps: {x: '\(secret)'}}", "actions: [{id: a, title: '\(secret)'}]",
+            "actions: [{id: a, title: x, link: 'shop://\(secret)'}]",
+            "translations: {de: {title: '\(secret)'}}",
+            "collapse: c, coalesce: {window: 1s, summary: {title: '\(secret)'}}",
+            "encrypt: true, fallback: {title: '\(secret)'}",
+            "encrypt: true, fallback: {title: x}, collapse: '\(secret)'",
+        ] {
+            let found = try lints(place)
+            #expect(
+                found.count == 1 && found[0].hasPrefix("payload.s is sensitive"),
+                "\(place): \(found)")
+        }
+        for place in [
+            "pointer: 'o/\(secret)'", "body: '{{payload.other}}'",
+            "encrypt: true, fallback: {title: x}, body: '\(secret)', data: {a: '\(secret)'}",
+        ] { #expect(try lints(place).isEmpty, "\(place)") }
+        #expect(
+            try lints("collapse: c, coalesce: {window: 2h}")
+                == ["coalesce.window is not shorter than ttl; windows will end early"])
+    }
+
+    @Test func `where all topics are of marketing, so are all routes`() throws {
+        func lints(_ topics: String) throws -> [String] {
+            let configuration = try Configuration.parse(
+                text: """
+                    kafka:
+                      brokers: b
+                      topics: {events: \(topics)}
+                    apps: {a: {apns: {team_id: ABCDE12345, key_id: FGHIJ67890, key: "${K}", topic: a.b}}}
+                    routes:
+                      offer: {title: x, ttl: 1h}
+                      sync: {kind: silent, preference: p}
+                      code: {title: x, ttl: 5m, class: critical}
+
+                    """, environment: ["K": "k"])
+            return try RouteTable.compile(configuration).lints(configuration).map(\.description)
+        }
+        let offers = "{name: offers, class: marketing}"
+        let found = try lints("[\(offers)]")
+        #expect(found.count == 2, "\(found)")
+        #expect(found.allSatisfy { $0.hasPrefix("bugle.yaml:6: routes.offer: marketing without") })
+        #expect(try lints("[\(offers), orders]").isEmpty)
     }
 
     @Test func `quiet hours are a word or a mapping, with hours of their own or everybody's`()

@@ -1,5 +1,6 @@
 // The requests of an explanation as commands for a shell: to send one by hand, or to show one on a
-// simulated phone. Secrets stay placeholders.
+// simulated phone. What is encrypted for a device is encrypted as if it were sent now; tokens and
+// credentials stay placeholders.
 
 internal import Base
 internal import Pipeline
@@ -36,7 +37,9 @@ internal enum ExplanationCommands {
         }
         var lines = [comment("put in the token and the credential for <token ...> and ***")]
         if target.gateway == .webpush {
-            lines.append(comment("the browser takes this body encrypted (RFC 8291) only"))
+            // Bytes that no shell takes as a word.
+            lines.append(comment("what the browser reads: \(request.body)"))
+            lines.append("printf %s '\(base64(request.sentBody))' | base64 --decode |")
         }
         lines.append(
             "curl --http2 --request \(quoted(field(":method"))) "
@@ -44,7 +47,8 @@ internal enum ExplanationCommands {
         for (name, value) in request.fields where !name.hasPrefix(":") {
             lines.append("  --header \(quoted("\(name): \(value)")) \\")
         }
-        lines.append("  --data-binary \(quoted(request.body))")
+        let body = String(decoding: request.sentBody, as: UTF8.self)
+        lines.append("  --data-binary \(target.gateway == .webpush ? "@-" : quoted(body))")
         return lines
     }
 
@@ -55,7 +59,14 @@ internal enum ExplanationCommands {
             return [comment("simctl shows pushes of APNs only")]
         }
         let topic = request.fields.first { $0.name == "apns-topic" }?.value ?? ""
-        return ["printf %s \(quoted(request.body)) | xcrun simctl push booted \(quoted(topic)) -"]
+        let body = String(decoding: request.sentBody, as: UTF8.self)
+        return ["printf %s \(quoted(body)) | xcrun simctl push booted \(quoted(topic)) -"]
+    }
+
+    /// The alphabet and the padding that `base64` knows.
+    private static func base64(_ bytes: [UInt8]) -> String {
+        let text = Base64URL.encode(bytes).replacing("-", with: "+").replacing("_", with: "/")
+        return text + String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
     }
 
     /// One word, whatever is in it.

@@ -20,19 +20,25 @@ internal final class AlarmLog: Sendable {
     private let credentials: RateLimitedLog
     private let group: RateLimitedLog
     private let breakers: RateLimitedLog
+    /// What is well or not for all lanes together: whether gateways take our credentials.
+    private let states: StateLog
     /// How many lanes hold the events of a gateway back: one line tells of all of them.
     private let openBreakers = Mutex<[String: Int]>([:])
+    /// Lanes whose look-ups wait; all of them do until the index was asked.
+    private let waitingLanes: Mutex<Int>
 
-    init(_ log: Log) {
+    init(_ log: Log, lanes: Int) {
+        waitingLanes = Mutex(lanes)
         self.log = log
         deadLetters = RateLimitedLog(log, limit: 3)
         misrouted = RateLimitedLog(log, limit: 1, interval: .minutes(1))
-        index = RateLimitedLog(log)
+        index = RateLimitedLog(log, limit: 1, interval: .minutes(1))
         dropped = RateLimitedLog(log)
         pools = RateLimitedLog(log, limit: 5)
         credentials = RateLimitedLog(log, limit: 3, interval: .minutes(1))
         group = RateLimitedLog(log, limit: 3)
         breakers = RateLimitedLog(log, limit: 10)
+        states = StateLog(log)
     }
 
     func deadLetter(_ refusal: Refusal, at position: RecordPosition) {
@@ -54,6 +60,20 @@ internal final class AlarmLog: Sendable {
 
     func indexFault(_ fault: IndexFault) {
         index.warning("a look-up is repeated", ["reason": LogValue(describing: fault)])
+    }
+
+    /// A lane's look-ups wait from now on, or are answered again. Called when that changes only;
+    /// one line tells of all lanes.
+    func index(isReady: Bool, _ reason: String) {
+        let count = waitingLanes.withLock { count in
+            count += isReady ? -1 : 1
+            return count
+        }
+        guard count == (isReady ? 0 : 1) else { return }
+        if isReady { return log.info("look-ups are answered: the token index is complete") }
+        log.warning(
+            "look-ups wait: the token index is not to be trusted now",
+            ["reason": LogValue(reason)])
     }
 
     func usageFault(_ fault: UsageFault) {
@@ -122,14 +142,54 @@ internal final class AlarmLog: Sendable {
         case .config: words = "the gateway refuses our topic, project or environment"
         case .ours, .none: words = "the gateway refuses a request that Bugle should not have built"
         }
-        credentials.error(
-            words,
-            [
-                "app": LogValue(bulkhead.app), "gateway": LogValue(bulkhead.gateway.rawValue),
-                "environment": LogValue(bulkhead.environment.rawValue),
-                "reason": LogValue(verdict.reason?.rawValue ?? "none"),
-                "detail": LogValue(verdict.detail),
-            ])
+        let reason = verdict.reason?.rawValue ?? "none"
+        guard verdict.fault == .ours else {
+            return refused(bulkhead, verdict.fault, words, reason, verdict.detail)
+        }
+        // The request was at fault, not what all of them have in common.
+        credentials.error(words, fields(bulkhead, reason, verdict.detail))
+    }
+
+    /// There is no access token to send with: whoever gives them refuses us.
+    func noToken(_ fault: CredentialFault, _ bulkhead: Bulkhead) {
+        refused(
+            bulkhead, fault.fault, "the token endpoint refuses our credential",
+            fault.reason.rawValue, fault.explanation)
+    }
+
+    private func refused(
+        _ bulkhead: Bulkhead, _ fault: Fault, _ words: String, _ reason: String, _ detail: String
+    ) {
+        bulkhead.isRefused = true
+        states.wrong(
+            standing(bulkhead, fault), .error, words, fields(bulkhead, reason, detail))
+    }
+
+    private func fields(_ bulkhead: Bulkhead, _ reason: String, _ detail: String) -> Log.Fields {
+        [
+            "app": LogValue(bulkhead.app), "gateway": LogValue(bulkhead.gateway.rawValue),
+            "environment": LogValue(bulkhead.environment.rawValue),
+            "reason": LogValue(reason), "detail": LogValue(detail),
+        ]
+    }
+
+    /// The gateway took a push of a bulkhead that it had refused.
+    func taken(_ bulkhead: Bulkhead) {
+        bulkhead.isRefused = false
+        for fault in Fault.allCases {
+            states.right(
+                standing(bulkhead, fault), "the gateway takes our pushes again",
+                [
+                    "app": LogValue(bulkhead.app), "gateway": LogValue(bulkhead.gateway.rawValue),
+                    "environment": LogValue(bulkhead.environment.rawValue),
+                ])
+        }
+    }
+
+    private func standing(_ bulkhead: Bulkhead, _ fault: Fault) -> String {
+        let service = bulkhead.service.map { "\($0.family)" } ?? ""
+        return
+            "\(bulkhead.app)/\(bulkhead.gateway.rawValue)/\(bulkhead.environment.rawValue)/\(service)/\(fault)"
     }
 
     /// An answer to several messages that does not say which of them was taken.
@@ -194,7 +254,10 @@ internal final class AlarmLog: Sendable {
     }
 
     func groupError(_ error: KafkaError) {
-        group.error("the consumer group reports trouble", ["reason": LogValue(describing: error)])
+        // Brokers that are away come back by themselves; a fatal error ends the membership.
+        group.write(
+            error.isFatal ? .error : .warning, "the consumer group reports trouble",
+            ["reason": LogValue(describing: error)])
     }
 
     func committer(_ event: CommitterEvent) {

@@ -36,6 +36,8 @@ internal final class Bulkhead {
     var isAdmitting = false
     /// What guards its tokens against a credential that does not fit them.
     private(set) var fuse: FuseName
+    /// Whether the gateway's last word on our credential was no.
+    @exclusivity(unchecked) var isRefused = false
     /// Answers that the fuse has not been told of yet.
     @exclusivity(unchecked) var answersUncounted = 0
     /// When the connections were last replaced on a gateway's word.

@@ -169,7 +169,7 @@ public final class Dispatcher: Sendable {
         usage makeUsage: @escaping @Sendable (EventLoop) -> (any UsageCounters)? = { _ in nil },
         registry: MetricsRegistry, log: Log
     ) throws(DispatcherError) {
-        let alarms = AlarmLog(log)
+        let alarms = AlarmLog(log, lanes: settings.lanes)
         let clock = ClockWatch(log, registry)
         let counts = try Self.partitionCounts(settings)
         drainDeadline = settings.group.drainDeadline

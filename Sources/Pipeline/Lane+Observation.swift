@@ -11,7 +11,7 @@ internal import TokenIndex
 extension Lane {
     /// Refreshes what probes and metrics read.
     func observe() {
-        pulse.note(indexHindrance: index.isReady ? nil : index.readiness.description)
+        observeIndex()
         metrics.eventsInFlight.set(events.count)
         metrics.targetsInFlight.set(targets.count)
         metrics.recordBytes.set(recordBytes)
@@ -35,6 +35,15 @@ extension Lane {
         var load = currentLoad
         load.drain = drainEstimate.take(load, at: loop.now)
         pulse.note(load)
+    }
+
+    private func observeIndex() {
+        let isReady = index.isReady
+        let hindrance = isReady ? nil : index.readiness.description
+        pulse.note(indexHindrance: hindrance)
+        guard isReady != isIndexReady else { return }
+        isIndexReady = isReady
+        alarms.index(isReady: isReady, hindrance ?? "")
     }
 
     private static let loadInterval = TimeSpan.milliseconds(250)

@@ -26,6 +26,8 @@ internal final class Lane {
     /// All pools; those of push services come and go.
     var pools: [PoolPace]
     let pulse: LanePulse
+    /// Whether look-ups were answered when the lane looked last.
+    var isIndexReady = false
     var poolObservers: [PoolObserver]
     /// Made this lane, and makes what replaces parts of it.
     let builder: LaneBuilder

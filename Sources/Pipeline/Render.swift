@@ -68,6 +68,7 @@ extension Lane {
             switch tokens.token() {
             case .wait: return .awaitsToken
             case .unavailable(let fault):
+                alarms.noToken(fault, bulkhead)
                 return .settled(
                     Settlement(
                         outcome: .credentialError, reason: fault.reason,

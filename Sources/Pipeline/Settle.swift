@@ -19,6 +19,9 @@ extension Lane {
         target.settlement = settlement
         target.settledAt = loop.wall
         metrics.settled(target, of: event, settlement)
+        if let bulkhead = target.bulkhead, bulkhead.isRefused, settlement.outcome == .accepted {
+            alarms.taken(bulkhead)
+        }
         if let acks = settings.acks, settlement.outcome == .accepted,
             AckSample.holds(target.messageID), let gateway = target.address?.gateway
         {

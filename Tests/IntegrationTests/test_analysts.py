@@ -198,6 +198,39 @@ class Reports(unittest.TestCase):
             .replace("count(*)", "count(DISTINCT result_id)")).fetchall()
         self.assertEqual([row[3] for row in found], [missing["event_id"]])
 
+    def test_the_funnel_is_the_ledgers(self):
+        """All results of the topic, counted by the page's SQL and by `bugle audit`."""
+        done = harness.bugle("audit", "--config", self.world.config, "--json", timeout=120)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        ledger = json.loads(done.stdout)
+        folder = self.world.folder / "everything"
+        folder.mkdir()
+        results = self.world.results()
+        (folder / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in results))
+        (folder / "acks.jsonl").write_text((self.folder / "acks.jsonl").read_text())
+        database = duckdb.connect()
+        self.addCleanup(database.close)
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            for statement in statements():
+                if not statement.startswith("-- report:"):
+                    database.execute(statement)
+            (funnel,) = [s for s in statements() if s.startswith("-- report: funnel by route")]
+            answer = database.execute(funnel)
+            columns = [column[0] for column in answer.description]
+            rows = [dict(zip(columns, row)) for row in answer.fetchall()]
+        finally:
+            os.chdir(before)
+        total = lambda column: sum(row[column] for row in rows)
+        self.assertEqual(total("events"), ledger["events"])
+        # An event that ends before fan-out has a result and no target.
+        ended = sum(r["install_id"] is None for r in results)
+        self.assertGreater(ended, 0)
+        self.assertEqual(total("targets"), ledger["targets"] - ended)
+        self.assertEqual(total("accepted"), sum(r["outcome"] == "accepted" for r in results))
+        self.assertEqual(ledger["waiting"], 0)
+
     def test_weeks_begin_on_monday(self):
         for row in self.reports["funnel by route"]:
             self.assertEqual(row["week"].weekday(), 0)

@@ -72,6 +72,10 @@ class Credentials(unittest.TestCase):
         for gateway in ("apns", "fcm"):
             self.assertEqual(
                 self.metric("bugle_credential_reloads_total", gateway=gateway, result="replaced"), 1)
+        # One line for each credential, of the level that asks nobody for anything.
+        told = [line for line in self.log().splitlines() if "credential replaced" in line]
+        self.assertEqual(len(told), 2, told)
+        self.assertTrue(all('"level":"info"' in line for line in told), told)
         self.assertIn("key KEY0000002 of team TEAM000001", self.log())
         self.assertNotIn("PRIVATE KEY", self.log())
 
@@ -101,6 +105,16 @@ class Credentials(unittest.TestCase):
         self.assertEqual(
             {r["outcome"] for r in self.world.results() if r["event_id"].startswith("bad-")},
             {"accepted"})
+        # Whoever asks for the fleet is sent to the page that helps.
+        def status():
+            done = bugle("status", "--config", self.world.config)
+            return done.returncode == 1 and "deploy/runbooks/BugleCredentialPending.md" in done.stdout
+
+        wait_until(status, 30, "the page that says what to do")
+        # It is tried again and again meanwhile, and told once for each thing that is wrong with it.
+        told = [line for line in self.log().splitlines() if "the old credential stays" in line]
+        self.assertEqual(len(told), 2, told)
+        self.assertTrue(all('"level":"error"' in line for line in told), told)
         bad.write_text(good)
         self.world.dispatcher.signal(signal.SIGHUP)
         wait_until(lambda: self.metric("bugle_credentials_pending") == 0, 30, self.log)

@@ -87,6 +87,27 @@ class Files(unittest.TestCase):
                 self.assertTrue(text.startswith(f"# {alert['alert']}\n"))
                 self.assertEqual(re.findall(r"^## .*", text, re.M), RUNBOOK_PARTS)
 
+    def test_what_a_page_quotes_from_the_log_is_logged(self):
+        # Texts are put together of pieces that stand on several lines.
+        sources = re.sub(r'"\s*\+\s*"', "", "".join(
+            file.read_text() for file in ROOT.glob("Sources/**/*.swift")))
+        quoted = 0
+        for page in RUNBOOKS.glob("*.md"):
+            for item in re.split(r"\n(?=- |\d\. )", page.read_text()):
+                if not re.search(r"\blogs?\b", item):
+                    continue
+                for phrase in re.findall(r"(?<!\*)\*([a-zA-Z][^*]+)\*(?!\*)", item):
+                    with self.subTest(page=page.name):
+                        self.assertIn(" ".join(phrase.split()), sources)
+                        quoted += 1
+        self.assertGreater(quoted, 8)
+
+    def test_what_a_page_lets_one_run_is_a_command(self):
+        known = harness.bugle("--help").stdout
+        for page in [*RUNBOOKS.glob("*.md"), DEPLOY / "README.md"]:
+            for command in re.findall(r"`bugle ([a-z]+)", page.read_text()):
+                self.assertRegex(known, rf"(?m)^  {command}\b", page.name)
+
     def test_links_of_the_pages_lead_somewhere(self):
         for page in [*RUNBOOKS.glob("*.md"), DEPLOY / "README.md"]:
             for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
@@ -180,6 +201,28 @@ class Scraped(harness.WorldTest):
         # A ratio is only there while there are pushes to divide by.
         missing = {n: place for n, place in named.items() if n not in there | recorded}
         self.assertEqual(missing, {})
+
+    def test_what_queries_add_up_by_is_a_label(self):
+        labels = {}
+        for series in self.prometheus.ask("series", **{"match[]": '{job="bugle"}'}):
+            labels.setdefault(series["__name__"], set()).update(series)
+        checked = 0
+        for place, text in expressions():
+            for by, inner in re.findall(r"by \(([^)]*)\) \(([^()]*(?:\([^()]*\))?)", text):
+                for name in names(inner) & set(labels):
+                    wanted = {label.strip() for label in by.split(",")} - {"le"}
+                    self.assertLessEqual(wanted, labels[name], f"{place}: {name}")
+                    checked += 1
+        self.assertGreater(checked, 30)
+
+    def test_what_pages_name_is_there(self):
+        there = set(self.prometheus.ask("label/__name__/values"))
+        named = {
+            name: page.name for page in [*RUNBOOKS.glob("*.md"), DEPLOY / "README.md"]
+            for name in re.findall(r"`[^`]*?(bugle_[a-z_]+)", page.read_text())}
+        self.assertGreater(len(named), 20)
+        found = lambda name: any(n in there for n in (name, f"{name}_bucket"))
+        self.assertEqual({n: p for n, p in named.items() if not found(n)}, {})
 
     def test_every_query_of_a_panel_is_one(self):
         for title, expression in panel_expressions():

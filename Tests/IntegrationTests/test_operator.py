@@ -9,6 +9,15 @@ from contract import ROOT, errors
 from harness import bugle, event, wait_until
 
 
+# What each line of the checklist is about; the last four are the client apps'.
+DEMANDS = [
+    "registration atomic upsert", "logout unlinks", "410 UNREGISTERED end token", "4,096 Unicode",
+    "alerts type priority", "silent content-available display background 5", "personal data payloads",
+    "APNs connections persist multiplex", "FCM tokens cached refreshed ahead",
+    "429 500 503 back-off jitter", "bursts collapse both", "client install", "client user",
+    "client", "client"]
+
+
 class Questions(harness.WorldTest):
     faults = harness.dead_tokens("dead")
 
@@ -123,6 +132,9 @@ class Questions(harness.WorldTest):
         lines = answer["checklist"]
         self.assertEqual([line["number"] for line in lines], list(range(1, 16)))
         self.assertEqual({line["state"] for line in lines if line["number"] < 12}, {"ok"}, lines)
+        for line, words in zip(lines, DEMANDS):
+            for word in words.split():
+                self.assertIn(word, line["demand"], line)
         for line in lines:
             self.assertTrue(line["answer"] and line["shown_by"], line)
             for name in line["shown_by"].replace(";", ",").split(","):

@@ -47,6 +47,37 @@ class Page(harness.WorldTest):
         self.assertEqual(hosts, {f"127.0.0.1:{self.world.admin_port}"})
         self.assertEqual(browser.faults, [])
 
+    def test_everything_that_it_shows_is_live(self):
+        self.world.kafka.publish(harness.EVENTS, [("ada", "this is no event")])
+        browser = self.open()
+        shown = lambda id: f"document.getElementById('{id}').innerText"
+        number = 0
+
+        def flow():
+            nonlocal number
+            number += 1
+            self.world.publish([event(f"live-{number}-{n}", "ada") for n in range(100)])
+            return browser.run(f"parseFloat({shown('rate')}) > 0")
+
+        harness.wait_until(flow, 60, "events a second")
+        browser.wait(f"/events a second, at most/.test(document.getElementById('chart').getAttribute('aria-label'))")
+        browser.wait(f"/^[1-9]/.test({shown('dead')})")
+        browser.wait(f"/%$/.test({shown('busy')})")
+        # Per gateway: whether its breaker is closed, pace, latency and what is under way.
+        for gateway in ["shop, apns production", "shop, fcm"]:
+            row = (f"[...document.querySelectorAll('#gateways tr')].map(r => r.innerText)"
+                   f".find(t => t.startsWith({gateway!r}))")
+            asked = f"/working[^]*\\d m?s[^]*of 2000/.test({row} || '')"
+            harness.wait_until(
+                lambda: flow() is not None and browser.run(asked), 60,
+                lambda: f"the latency of {gateway}: {browser.run(row)}")
+        self.assertRegex(browser.run(shown("credentials")), r"shop, apns: token [^\n]* old")
+        self.assertRegex(browser.run(shown("credentials")), r"ca_file: 36\d days left")
+        browser.wait(f"/record set aside as a dead letter/.test({shown('troubles')})")
+        self.assertIn("not_json", browser.run(shown("troubles")))
+        self.world.wait_settled(60)
+        browser.wait(f"{shown('lag')} === '0' && {shown('age')} === '–'")
+
     def test_a_pause_is_shown_and_goes(self):
         browser = self.open()
         self.addCleanup(bugle, "resume", "--all", "--config", self.world.config)

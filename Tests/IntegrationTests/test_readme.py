@@ -1,20 +1,21 @@
 """What README.md gives a stranger to copy does what it says there."""
 
+import json
 import os
 import pathlib
 import re
-import signal
+import shutil
 import subprocess
 import tempfile
 import unittest
-import urllib.request
 
 import harness
 from contract import ROOT
-from harness import free_port, program, wait_until
 
 README = (ROOT / "README.md").read_text()
 TOKEN = "c0ffee42" * 8
+PIP = "python3 -m venv tools && tools/bin/pip install -q noida-db\n"
+PACKAGES = "source deploy/packages.sh && install_packages redis-server kcat python3-venv\n"
 
 
 def blocks(heading):
@@ -34,112 +35,87 @@ class FirstLines(unittest.TestCase):
 
 
 class ByHand(unittest.TestCase):
-    """The loop as it stands, with other ports and another folder, and without installing: a copy
-    must not meet what else runs on this machine. Where a stranger sleeps a few seconds, the test
-    waits for what these seconds are for."""
+    """The loop as it stands, with other ports and another folder, and without installing: a copy must
+    not meet what else runs on this machine."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="bugle-test-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.ports = {name: free_port() for name in ("kafka", "redis", "admin")}
-        # The gateways take as many ports in a row as there are of them.
-        self.base = self.row_of_ports(8)
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bugle-readme-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
     def row_of_ports(self, count):
+        """The first of so many free ports in a row: the gateways take as many as there are of them."""
         for _ in range(100):
-            first = free_port()
+            first = harness.free_port()
             if not any(harness.listening(first + step) for step in range(count)):
                 return first
         raise AssertionError("no row of free ports")
 
-    def adapted(self, text):
-        changes = [
-            ("sudo apt-get install -y redis-server kcat python3-venv\n", ""),
-            ("python3 -m venv tools && tools/bin/pip install -q noida-db\n", ""),
-            ("tools/bin/noida-db", "noida-db"),
-            ('PATH="$PWD/.build/release:$PATH"', f'PATH="{pathlib.Path(program()).parent}:$PATH"'),
-            ("/tmp/loop", str(self.folder)),
-            ("9192", str(self.ports["kafka"])), ("6390", str(self.ports["redis"])),
-            ("--port-base 7443", f"--port-base {self.base}"),
-            ("kafka:\n  brokers", f"admin: {{listen: '127.0.0.1:{self.ports['admin']}'}}\n"
-                                  "kafka:\n  brokers"),
-        ] + [(f"localhost:{7443 + step}", f"localhost:{self.base + step}") for step in range(3)]
-        for old, new in changes:
-            text = text.replace(old, new)
-        return text
+    def moved(self, commands):
+        """The commands, on this test's ports and in its folder; packages are there already."""
+        base = self.row_of_ports(8)
+        changes = {
+            PACKAGES: "", PIP: "", "tools/bin/noida-db": "noida-db",
+            "$PWD/.build/release": str(self.folder / "bin"),
+            "/tmp/loop": str(self.folder / "loop"),
+            "--port-base 7443": f"--port-base {base}",
+            **{f"localhost:{7443 + n}": f"localhost:{base + n}" for n in range(3)},
+            **{port: str(harness.free_port()) for port in ["9192", "6390", "9464", "9465"]},
+        }
+        for old, new in changes.items():
+            self.assertIn(old, commands)
+            commands = commands.replace(old, new)
+        return commands
 
-    def test_the_loop(self):
-        setting_up, using = map(self.adapted, blocks("The loop, by hand"))
-        self.assertEqual(setting_up.count("sleep 3\n"), 1)
-        self.assertEqual(setting_up.count("sleep 10\n"), 1)
-        self.assertEqual(using.count("sleep 1\n"), 2)
-        script = "set -m\n" + setting_up + using + "kill %4\nwait %4\necho drained $?\n"
-        # Each wait is a line that the test answers when what it is for has happened.
-        script = re.sub(r"^sleep \d+$", "echo waiting >&3; read -r <&4", script, flags=re.MULTILINE)
-        output, asks, answers = self.folder / "output", os.pipe(), os.pipe()
-        with open(output, "wb") as out:
+    def test_the_loop_and_a_second_replica(self):
+        first, publish, second = blocks("The loop, by hand")
+        script = self.moved("\n".join([first, publish, second]))
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin/bugle").symlink_to(harness.program())
+        # What a user waits for by looking, this waits for by asking.
+        settle = "\n".join([
+            "for _ in $(seq 60); do",
+            "  [[ $(kcat -C -b $(grep -o 'localhost:[0-9]*' bugle.yaml | head -1) -t TOPIC -e -q |",
+            "    wc -l) -ge 1 ]] && break; sleep 1",
+            "done"])
+        waits = "".join(settle.replace("TOPIC", topic) + "\n"
+                        for topic in ["push.results", "push.events-dlt"])
+        self.assertEqual(script.count("\nsleep 1\n"), 1)
+        script = script.replace("\nsleep 1\n", "\n" + waits)
+        end = "kill %4; wait %4; echo \"ended with $?\"; kill $(jobs -p) 2> /dev/null; wait"
+        file = self.folder / "loop.sh"
+        file.write_text(f"set -m\ncd {ROOT}\n{script}\n{end}\n")
+        output = self.folder / "output"
+        with output.open("w") as out:
             shell = subprocess.Popen(
-                ["bash", "-c", f"exec 3>&{asks[1]} 4<&{answers[0]}\n{script}"],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                pass_fds=(asks[1], answers[0]), start_new_session=True)
-        self.addCleanup(self.end, shell, output)
-        os.close(asks[1])
-        os.close(answers[0])
-        said = os.fdopen(asks[0], "rb")
-        answer = os.fdopen(answers[1], "wb", buffering=0)
-        self.addCleanup(said.close)
-        self.addCleanup(answer.close)
-        for condition, what in [
-            (self.servers_listen, "the servers"), (self.is_ready, "readiness"),
-            (self.is_registered, "the device in the index"), (self.is_answered, "the outcomes"),
-        ]:
-            self.assertEqual(said.readline(), b"waiting\n", output.read_text(errors="replace"))
-            wait_until(condition, 60, lambda: f"{what}:\n{output.read_text(errors='replace')}")
-            answer.write(b"\n")
-        shell.wait(60)
-        text = output.read_text(errors="replace")
-        self.assertIn("drained 0", text)
-        self.assertRegex(text, r'"outcome":"accepted"')
-        self.assertRegex(text, r"bugle-error-code=not_json")
+                ["bash", file], stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+                env={name: value for name, value in os.environ.items()
+                     if name not in ("INSTANCE", "ADMIN_PORT")})
+        self.addCleanup(self.sweep, shell)
+        try:
+            shell.wait(240)
+        except subprocess.TimeoutExpired:
+            self.fail(f"it does not end:\n{output.read_text()}")
+        text = output.read_text()
+        results = [json.loads(line) for line in text.splitlines() if line.startswith('{"v":1,"ev')]
+        self.assertEqual([r["outcome"] for r in results[-1:]], ["accepted"], text)
+        self.assertIn("bugle-error-code=not_json", text)
+        self.assertNotIn("command not found", text)
+        self.assertNotIn("error    ", text)
+        replicas = re.findall(r"^(one|two)(?: \*)? +ready", text, re.M)
+        self.assertEqual(set(replicas), {"one", "two"}, text)
+        self.assertIn("ended with 0", text)
         self.assertRegex(text, r"(?m)accepted .*apns production .*user ada", "what tail shows")
         self.assertNotIn(TOKEN, text)
 
-    def end(self, shell, output):
-        """Every job of the shell is a process group of its own, in the shell's session."""
-        for line in subprocess.run(
-                ["ps", "-s", str(shell.pid), "-o", "pid="], capture_output=True,
-                text=True).stdout.split():
+    def sweep(self, shell):
+        """Ends what is left of the loop: jobs of an interactive shell have groups of their own."""
+        if shell.poll() is None:
+            shell.kill()
+            shell.wait()
+        listed = subprocess.run(
+            ["ps", "-s", str(shell.pid), "-o", "pid="], capture_output=True, text=True).stdout
+        for pid in listed.split():
             try:
-                os.kill(int(line), signal.SIGKILL)
+                os.kill(int(pid), 9)
             except ProcessLookupError:
                 pass
-        shell.wait()
-
-    def servers_listen(self):
-        ports = [self.ports["kafka"], self.ports["redis"], self.base, self.base + 2]
-        files = self.folder / "gateways/bugle.apps.json"  # the last that the simulator writes
-        return files.exists() and all(map(harness.listening, ports))
-
-    def is_ready(self):
-        try:
-            address = f"http://127.0.0.1:{self.ports['admin']}/readyz"
-            return urllib.request.urlopen(address, timeout=5).status == 200
-        except OSError:
-            return False
-
-    def is_registered(self):
-        done = harness.bugle("index", "get", "ada", "--config", self.folder / "bugle.yaml")
-        return "phone-1" in done.stdout
-
-    def is_answered(self):
-        return self.records("push.results") and self.records("push.events-dlt")
-
-    def records(self, topic):
-        return subprocess.run(
-            ["kcat", "-C", "-b", f"127.0.0.1:{self.ports['kafka']}", "-t", topic, "-e", "-q"],
-            capture_output=True, timeout=30).stdout
-
-
-if __name__ == "__main__":
-    unittest.main()

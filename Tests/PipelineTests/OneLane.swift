@@ -65,7 +65,8 @@ final class OneLane {
             dispatcher: settings, apps: [app], committer: committer,
             makeIndex: { index.reader(on: $0) }, registry: registry,
             misrouted: MisroutedCounters(registry),
-            alarms: AlarmLog(Log(level: .error, format: .json, sink: CollectingSink())),
+            alarms: AlarmLog(
+                Log(level: .error, format: .json, sink: CollectingSink()), lanes: 1),
             clock: ClockWatch(
                 Log(level: .error, format: .json, sink: CollectingSink()), registry))
         let loop = try EventLoop(name: "one-lane", time: time)

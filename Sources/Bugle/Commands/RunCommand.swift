@@ -58,7 +58,9 @@ internal enum RunCommand: Command {
         let reload = RouteReload(
             path: try arguments.required("config", "FILE"), configuration, log: log,
             replace: service.replaceRoutes)
-        guard waitForTheEnd(service, lease, reload, credentials, log) else {
+        let certificates = CertificateWatch(
+            configuration.certificateFiles, log: log.named("certificates"))
+        guard waitForTheEnd(service, lease, reload, credentials, certificates, log) else {
             // What is open cannot be committed here; whoever has the partitions next does it.
             _ = service.stop(deadline: SystemTime.shared.monotonic + failedStop)
             return .failed
@@ -124,7 +126,7 @@ internal enum RunCommand: Command {
     /// True when a signal asks for the end, false when the process cannot go on.
     private static func waitForTheEnd(
         _ service: PushService, _ lease: InstanceLease?, _ reload: RouteReload,
-        _ credentials: CredentialReload, _ log: Log
+        _ credentials: CredentialReload, _ certificates: CertificateWatch, _ log: Log
     ) -> Bool {
         while true {
             guard service.failure == nil, lease?.failure == nil else { return false }
@@ -132,6 +134,7 @@ internal enum RunCommand: Command {
             case nil:
                 reload.reloadIfChanged()
                 credentials.poll(at: SystemTime.shared.monotonic)
+                certificates.poll(at: SystemTime.shared.monotonic)
             case SIGHUP:
                 reload.reload(because: "SIGHUP")
                 credentials.reload(at: SystemTime.shared.monotonic)

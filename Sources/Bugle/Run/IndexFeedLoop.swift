@@ -24,6 +24,8 @@ internal final class IndexFeedLoop {
     private var hasCaughtUp = false
     private var caughtUpAt = MonotonicTime(nanos: .min / 2)
     private var recordCount = 0
+    /// Whether the index was whole, as far as this writer has told.
+    private var isComplete = false
     private var startedAt = MonotonicTime(nanos: 0)
     private var retryAt = MonotonicTime(nanos: .min / 2)
     /// Whether `push.users` is read.
@@ -191,6 +193,7 @@ internal final class IndexFeedLoop {
         case .readFrom(let positions, let epoch): read(from: positions, epoch: epoch)
         case .roomAvailable: break
         case .complete:
+            isComplete = true
             let span = SystemTime.shared.monotonic - startedAt
             log.info(
                 "the token index is complete",
@@ -211,6 +214,10 @@ internal final class IndexFeedLoop {
             reader = nil
             builder?.rebuild(epoch: epoch)
             return
+        }
+        if isComplete {
+            isComplete = false
+            log.warning("the token index is incomplete: it is filled again from the topics")
         }
         batch = []
         hasCaughtUp = false

@@ -129,7 +129,7 @@ internal final class RedisEventLog: Sendable {
     private let address: String
 
     init(_ log: Log, address: String) {
-        self.log = RateLimitedLog(log)
+        self.log = RateLimitedLog(log, limit: 1, interval: .minutes(1))
         self.address = address
     }
 

@@ -271,8 +271,7 @@ extension Lane {
         let folded = burst.folded
         burst.folded = []
         for held in folded {
-            guard let partition = held.partition else { continue }
-            if !partition.isLost {
+            if let partition = held.partition, !partition.isLost {
                 let key = outbox.bytes(copying: event.envelope?.resultUserID)
                 let value = outbox.bytes { bytes in
                     ResultRecord.writeFolded(held, into: event, at: loop.wall, to: bytes)
@@ -282,8 +281,9 @@ extension Lane {
                     epoch: partition.assignment.epoch, partition.ledger.complete(held.offset))
                 metrics.folded()
             }
-            leave(partition)
         }
+        // Only now: the last event of a partition that leaves posts the batch.
+        for held in folded { held.partition.map(leave) }
     }
 
     /// A carrier goes whose partition left. Events of other partitions that it stood for are still

@@ -25,7 +25,7 @@ extension Route {
     }
 
     /// Whether there is something to show where something has to be.
-    public var hasFallback: Bool { !fallback.all.isEmpty }
+    public var hasFallback: Bool { !fallbackTexts.isEmpty }
 
     // MARK: Before fan-out
 
@@ -42,7 +42,7 @@ extension Route {
             if !explicit.overrides("subtitle") { try texts.subtitle?.check(event) }
             if !explicit.overrides("body") { try texts.body?.check(event) }
             // What a summary needs is found missing now, not when a burst is over.
-            for text in coalescing?.summary.all ?? [] { try text.check(event) }
+            for text in summaryTexts { try text.check(event) }
             try checkBadge(event, explicit)
             if !explicit.overrides("actions") {
                 for action in actions {
@@ -54,13 +54,11 @@ extension Route {
                 try check(link, "link", event, abilities, with: renderer)
             }
             if !explicit.overrides("image") { try checkImage(event, abilities, with: renderer) }
-            for template in [pointer, thread].compactMap({ $0 }) {
-                for reference in template.references { try reference.check(event) }
-            }
+            for reference in plainReferences { try reference.check(event) }
         }
-        for text in fallback.all { try text.check(event) }
+        for text in fallbackTexts { try text.check(event) }
         try checkData(event, explicit)
-        for override in overrides.all { try override.check(event) }
+        for override in allOverrides { try override.check(event) }
     }
 
     /// What an event brings must not leave in clear where the route promises otherwise.
@@ -203,15 +201,17 @@ extension Route {
             open("data")
             try writeData(&page, explicit.data, to: writer)
         }
-        for (name, template, patch) in [
-            ("apns" as StaticString, overrides.apns, explicit.apns),
-            ("fcm", overrides.fcm, explicit.fcm),
-            ("webpush", overrides.webpush, explicit.webpush),
-            ("expo", overrides.expo, explicit.expo),
-        ] where template != nil || patch != nil {
+        func writeOverride(
+            _ name: StaticString, _ template: JSONTemplate?, _ patch: JSONValue?
+        ) throws(TemplateError) {
+            guard template != nil || patch != nil else { return }
             open(name)
             try page.write(override: template, patchedWith: patch, to: writer)
         }
+        try writeOverride("apns", overrides.apns, explicit.apns)
+        try writeOverride("fcm", overrides.fcm, explicit.fcm)
+        try writeOverride("webpush", overrides.webpush, explicit.webpush)
+        try writeOverride("expo", overrides.expo, explicit.expo)
         writer.append(0x7D)
     }
 

@@ -155,6 +155,14 @@ public final class Route: Sendable {
     /// The time zone of devices that name none.
     internal let timeZone: String
 
+    // What is looked at for every event, put together once.
+
+    internal let summaryTexts: [LocalizedText]
+    internal let fallbackTexts: [LocalizedText]
+    internal let allOverrides: [JSONTemplate]
+    /// The fields of what is no text and no address.
+    internal let plainReferences: [Template.Reference]
+
     /// Whether readers in different languages or regions get different texts.
     public let readsLocale: Bool
     /// Whether readers in different time zones get different texts.
@@ -205,6 +213,11 @@ public final class Route: Sendable {
         overrides = settings.overrides
         sensitive = settings.sensitive
         timeZone = settings.timeZone
+        summaryTexts = settings.coalescing?.summary.all ?? []
+        fallbackTexts = settings.fallback.all
+        allOverrides = settings.overrides.all
+        plainReferences =
+            (settings.pointer?.references ?? []) + (settings.thread?.references ?? [])
         let texts = settings.localizedTexts
         let others = (settings.overrides.all + [settings.data].compactMap { $0 })
             .flatMap(\.templates)

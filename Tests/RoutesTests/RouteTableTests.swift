@@ -268,6 +268,11 @@ import Testing
             "pointer: 'o/\(secret)'", "body: '{{payload.other}}'",
             "encrypt: true, fallback: {title: x}, body: '\(secret)', data: {a: '\(secret)'}",
         ] { #expect(try lints(place).isEmpty, "\(place)") }
+        for importance in ["time_sensitive", "critical"] {
+            #expect(
+                try lints("android_channel: c, importance: \(importance)").first?.hasPrefix(
+                    "importance \(importance) needs an entitlement that apps.shop") == true)
+        }
         #expect(
             try lints("collapse: c, coalesce: {window: 2h}")
                 == ["coalesce.window is not shorter than ttl; windows will end early"])

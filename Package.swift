@@ -151,7 +151,12 @@ let package = Package(
                 "Bugle", "Config", "Routes", "Crypto", "Gateways", "Kafka", "JSON", "Pipeline",
                 "Redis", "RedisServer", "TokenIndex", "Telemetry", "Base",
             ]),
-        tests("FuzzTests", ["Gateways", "HTTP2", "TokenIndex", "Pipeline", "JSON", "Base"]),
+        tests(
+            "FuzzTests",
+            [
+                "Gateways", "HTTP2", "TokenIndex", "Pipeline", "Config", "Routes", "Crypto", "JSON",
+                "Base",
+            ]),
         tests("SimulatorTests", ["Simulator", "HTTP2", "EventLoop", "Crypto", "JSON", "Base"]),
     ],
     cxxLanguageStandard: .cxx17

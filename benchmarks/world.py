@@ -238,11 +238,15 @@ class Simulator(Child):
         with open(faults, "w") as file:
             json.dump({"rules": [{"service": "apns-production", "effect": {"delay_ms": delay_ms}}]}, file)
         super().__init__(
-            [bench.product("bugle"), "simulate", "--state", folder, "--faults", faults,
+            [bench.product("bugle"), "simulate", "--json", "--state", folder, "--faults", faults,
              *(["--journal", journal, "--bodies"] if journal else [])],
-            bench.scratch, os.path.basename(folder))
+            bench.scratch, os.path.basename(folder), stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if not line:
+            self.check()
+            raise SystemExit("bugle simulate said nothing")
+        self.addresses = json.loads(line)
         self.file = os.path.join(folder, "bugle.apps.json")
-        wait_until(lambda: self.check() and os.path.exists(self.file), 10, "bugle simulate")
 
     @property
     def apps(self):

@@ -16,25 +16,9 @@ public struct PushCertificate: Sendable, Equatable {
     /// Tells it from others: the start of its SHA-256, in hex.
     public let fingerprint: String
 
-    /// Reads a certificate and makes sure that the key is its own.
-    public static func read(
-        certificateFile: String, keyFile: String
-    ) throws(TLSError) -> PushCertificate {
-        guard let certificate = pem(certificateFile, { PEM_read_bio_X509($0, nil, nil, nil) })
-        else {
-            throw .newest(.material, "the certificate file \(certificateFile) cannot be used")
-        }
-        defer { X509_free(certificate) }
-        guard let key = pem(keyFile, { PEM_read_bio_PrivateKey($0, nil, nil, nil) }) else {
-            throw .newest(.material, "the key file \(keyFile) cannot be used")
-        }
-        defer { EVP_PKEY_free(key) }
-        guard X509_check_private_key(certificate, key) == 1 else {
-            throw .newest(
-                .material,
-                "the key in \(keyFile) does not belong to the certificate in \(certificateFile)")
-        }
-        return PushCertificate(certificate)
+    /// Reads what the certificate of an identity says.
+    public init(of identity: TLSContext.Identity) throws(TLSError) {
+        self = try identity.pushCertificate()
     }
 
     internal init(_ certificate: OpaquePointer) {
@@ -50,14 +34,6 @@ public struct PushCertificate: Sendable, Equatable {
         var length: UInt32 = 32
         X509_digest(certificate, EVP_sha256(), &digest, &length)
         fingerprint = SHA256Digest(of: digest).shortHex
-    }
-
-    private static func pem(
-        _ path: String, _ read: (OpaquePointer) -> OpaquePointer?
-    ) -> OpaquePointer? {
-        guard let bio = BIO_new_file(path, "r") else { return nil }
-        defer { BIO_free(bio) }
-        return read(bio)
     }
 
     private static func userID(of certificate: OpaquePointer) -> String? {

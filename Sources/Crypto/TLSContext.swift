@@ -19,53 +19,35 @@ public final class TLSContext: Sendable {
 
     deinit { SSL_CTX_free(raw) }
 
-    /// The certificate that a client shows to servers that ask for one, as PEM files.
-    public struct Identity: Sendable {
-        /// The certificate, followed by what leads from it to the authority.
-        public var certificateFile: String
-        /// Its private key, without a password.
-        public var keyFile: String
-
-        /// A certificate and its key.
-        public init(certificateFile: String, keyFile: String) {
-            self.certificateFile = certificateFile
-            self.keyFile = keyFile
-        }
+    /// A client's context: verifies chain and name against the system's trust store, and against
+    /// the certificates in `caFile` (PEM) as well when there is one. Without `alpn` no protocol is
+    /// negotiated.
+    public static func client(
+        caFile: String?, alpn: [String], identity: Identity? = nil
+    ) throws(TLSError) -> TLSContext {
+        try client(
+            trusting: caFile.map { file throws(TLSError) in try TLSAuthorities(file: file) }
+                ?? .none, alpn: alpn, identity: identity)
     }
 
     /// A client's context: verifies chain and name against the system's trust store, and against
-    /// `caFile` and `alsoTrusting` (PEM) as well when there are such. Without `alpn` no protocol is negotiated.
+    /// `authorities` as well. Without `alpn` no protocol is negotiated.
     public static func client(
-        caFile: String?, alsoTrusting other: String? = nil, alpn: [String],
-        identity: Identity? = nil
+        trusting authorities: TLSAuthorities, alpn: [String], identity: Identity? = nil
     ) throws(TLSError) -> TLSContext {
         let context = try make(TLS_client_method(), alpn: alpn)
         SSL_CTX_set_verify(context.raw, SSL_VERIFY_PEER, nil)
         guard SSL_CTX_set_default_verify_paths(context.raw) == 1 else {
             throw .newest(.material, "the system's trust store cannot be read")
         }
-        for file in [caFile, other].compactMap(\.self)
-        where SSL_CTX_load_verify_locations(context.raw, file, nil) != 1 {
-            throw .newest(.material, "the CA file \(file) cannot be used")
-        }
-        if let identity { try context.show(identity) }
+        try authorities.trust(in: context.raw)
+        if let identity { try identity.show(in: context.raw) }
         guard !alpn.isEmpty else { return context }
         let result = context.offered.withUnsafeBufferPointer {
             SSL_CTX_set_alpn_protos(context.raw, $0.baseAddress, UInt32($0.count))
         }
         precondition(result == 0, "the ALPN list is malformed")
         return context
-    }
-
-    private func show(_ identity: Identity) throws(TLSError) {
-        let (certificate, key) = (identity.certificateFile, identity.keyFile)
-        guard SSL_CTX_use_certificate_chain_file(raw, certificate) == 1 else {
-            throw .newest(.material, "the certificate file \(certificate) cannot be used")
-        }
-        guard SSL_CTX_use_PrivateKey_file(raw, key, SSL_FILETYPE_PEM) == 1 else {
-            throw .newest(
-                .material, "the key file \(key) cannot be used with the certificate")
-        }
     }
 
     /// A server's context with a certificate (PEM, leaf first) and its key. It chooses the first

@@ -22,15 +22,16 @@ public enum CredentialProof {
     /// Not a device token by any reading: APNs looks at the credential first, and then refuses it.
     private static let impossibleToken: StaticString = "/3/device/0"
 
-    /// Writes a push to a token that cannot exist.
+    /// Writes a push to a token that cannot exist; without a provider token where the connection
+    /// shows a certificate.
     public static func writeAPNs(
-        topic: String, authority: String, token: ProviderToken, into request: OutboundRequest
+        topic: String, authority: String, token: ProviderToken?, into request: OutboundRequest
     ) {
         request.add(":method", "POST")
         request.add(":scheme", "https")
         request.add(":authority", authority)
         request.add(":path", impossibleToken)
-        request.add("authorization", .neverIndexed) { $0.append(token.header) }
+        if let token { request.add("authorization", .neverIndexed) { $0.append(token.header) } }
         request.add("apns-topic", topic)
         request.add("apns-push-type", "background")
         request.add("apns-priority", "5")
@@ -49,8 +50,8 @@ public enum CredentialProof {
             return .proven
         case (400, "TopicDisallowed"), (400, "BadTopic"), (403, "TopicMismatch"):
             return .refused(
-                .config, "APNs knows the key, but it may not send to the topic \(topic) (\(reason))"
-            )
+                .config,
+                "APNs knows the credential, but it may not send to the topic \(topic) (\(reason))")
         case (403, "InvalidProviderToken"):
             return .refused(
                 .credential,
@@ -62,6 +63,8 @@ public enum CredentialProof {
                 "APNs refuses the time in the token (\(reason)): set this machine's clock by NTP")
         case (403, "BadEnvironmentKeyIdInToken"), (403, "BadEnvironmentKeyInToken"):
             return .refused(.config, "the key is one of the other environment (\(reason))")
+        case (403, "BadCertificateEnvironment"):
+            return .refused(.config, "the certificate is one of the other environment (\(reason))")
         case (403, _):
             return .refused(.credential, "APNs refuses it (\(named(reason, answer)))")
         case (429, _), (500..., _):

@@ -29,7 +29,7 @@ public final class HTTP2Pool: TurnEndHandler {
     public var inFlight: Int { written }
 
     let loop: EventLoop
-    let tls: TLSContext
+    private(set) var tls: TLSContext
     let policy: PoolPolicy
     /// Input of the connection that is being read; all connections of the pool take turns.
     let readBuffer = UnsafeMutableRawBufferPointer.allocate(
@@ -146,6 +146,13 @@ public final class HTTP2Pool: TurnEndHandler {
             if connection.machine.isOpening { connection.close(nil) } else { connection.drain() }
         }
         setNeedsTurnEnd()
+    }
+
+    /// The same with another context: connections that are dialled from now on trust and show what
+    /// it says. What is under way ends on its connection, what waits goes over a new one.
+    public func replaceConnections(with tls: TLSContext) {
+        self.tls = tls
+        replaceConnections()
     }
 
     /// Lets the next request dial without waiting out the back-off of earlier failures: for an

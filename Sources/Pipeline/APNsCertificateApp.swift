@@ -10,7 +10,7 @@ extension PushApp {
     public struct CertificateAPNs: Sendable {
         /// The bundle id.
         public var topic: String
-        /// The certificate and its key, as files.
+        /// The certificate and its key.
         public var identity: TLSContext.Identity
         /// Tells the certificate from others; connections are bound to it.
         public var fingerprint: String
@@ -24,8 +24,7 @@ extension PushApp {
             topic: String, identity: TLSContext.Identity, production: GatewayEndpoint,
             sandbox: GatewayEndpoint
         ) throws(TLSError) {
-            let certificate = try PushCertificate.read(
-                certificateFile: identity.certificateFile, keyFile: identity.keyFile)
+            let certificate = try PushCertificate(of: identity)
             guard certificate.topics.isEmpty || certificate.topics.contains(topic) else {
                 throw TLSError(
                     .material,
@@ -42,15 +41,20 @@ extension PushApp {
 }
 
 extension PushApp.CertificateAPNs {
+    /// Names the certificate in verdicts and fuses; connections are bound to it.
+    internal var name: String { "certificate.\(fingerprint)" }
+
     /// As the configuration says it; nil when it names no certificate.
-    internal init?(_ apns: Configuration.APNs, _ path: String) throws(PushAppError) {
+    internal init?(
+        _ apns: Configuration.APNs, trusting authorities: TLSAuthorities, _ path: String
+    ) throws(PushAppError) {
         guard let file = apns.certificateFile, let keyFile = apns.key.path else { return nil }
         do throws(TLSError) {
             try self.init(
                 topic: apns.topic,
                 identity: TLSContext.Identity(certificateFile: file, keyFile: keyFile),
-                production: GatewayEndpoint(apns.production, caFile: apns.caFile),
-                sandbox: GatewayEndpoint(apns.sandbox, caFile: apns.caFile))
+                production: GatewayEndpoint(apns.production, trusting: authorities),
+                sandbox: GatewayEndpoint(apns.sandbox, trusting: authorities))
         } catch {
             throw PushAppError(setting: "\(path).cert_file", file: nil, problem: error.text)
         }

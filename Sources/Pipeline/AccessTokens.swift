@@ -10,17 +10,22 @@ internal import Synchronization
 /// One service account's credential and the lanes that wait for its tokens.
 internal final class AccessTokenService: Sendable {
     let credential: OAuthCredential
-    private let listeners = Mutex<[@Sendable () -> Void]>([])
+    private let listeners = Mutex<[ObjectIdentifier: @Sendable () -> Void]>([:])
 
     init(_ credential: OAuthCredential) { self.credential = credential }
 
-    /// Calls `listener` from any thread whenever an answer was taken in.
-    func subscribe(_ listener: @escaping @Sendable () -> Void) {
-        listeners.withLock { $0.append(listener) }
+    /// Calls `listener` from any thread whenever an answer was taken in, for a subscriber that ends
+    /// its subscription before it goes.
+    func subscribe(_ subscriber: AccessTokens, _ listener: @escaping @Sendable () -> Void) {
+        listeners.withLock { $0[ObjectIdentifier(subscriber)] = listener }
+    }
+
+    func unsubscribe(_ subscriber: AccessTokens) {
+        listeners.withLock { $0[ObjectIdentifier(subscriber)] = nil }
     }
 
     func announce() {
-        for listener in listeners.withLock({ $0 }) { listener() }
+        for listener in listeners.withLock({ Array($0.values) }) { listener() }
     }
 }
 
@@ -82,6 +87,7 @@ internal final class AccessTokens: HTTP2PoolDelegate {
     }
 
     func close() {
+        service.unsubscribe(self)
         loop.cancel(timer)
         onChange = nil
         pool.delegate = nil
@@ -100,6 +106,12 @@ internal final class AccessTokens: HTTP2PoolDelegate {
     static func write(
         _ fetch: TokenFetch, to endpoint: TokenEndpoint, into request: OutboundRequest
     ) {
+        writeHead(to: endpoint, into: request)
+        request.body.append(fetch.body)
+    }
+
+    /// The same without what it asks for.
+    static func writeHead(to endpoint: TokenEndpoint, into request: OutboundRequest) {
         request.add(":method", "POST")
         request.add(":scheme", "https")
         request.add(
@@ -107,7 +119,6 @@ internal final class AccessTokens: HTTP2PoolDelegate {
         request.add(":path", endpoint.path)
         request.add("content-type", "application/x-www-form-urlencoded")
         request.add("accept", "application/json")
-        request.body.append(fetch.body)
     }
 
     func pool(_ pool: HTTP2Pool, mayWrite tag: UInt64) -> Bool { true }

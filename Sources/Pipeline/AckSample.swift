@@ -3,6 +3,7 @@
 // acknowledgement of one of them is recognised and all others are passed over unread.
 
 public import Base
+public import JSON
 internal import Synchronization
 public import Telemetry
 
@@ -66,6 +67,17 @@ public final class AckSample: Sendable {
                         })
                 )
             })
+    }
+
+    /// Reads a record of `push.acks`, schema `topics/push.acks.schema.json`; nil for what is none.
+    public static func read(
+        _ value: UnsafeRawBufferPointer, _ parser: JSONParser
+    ) -> (id: UUIDBytes, kind: Kind)? {
+        guard let root = try? parser.parse(value),
+            let id = root["message_id"]?.string.flatMap({ UUIDBytes($0) }),
+            let kind = root["type"]?.string.flatMap({ Kind(rawValue: $0) })
+        else { return nil }
+        return (id, kind)
     }
 
     /// Whether a message belongs to the sample. Message ids are hashes, and the last byte of one is

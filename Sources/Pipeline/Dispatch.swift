@@ -262,6 +262,8 @@ extension Lane: HTTP2PoolDelegate {
             tokenAction: verdict.tokenAction, gatewayTime: verdict.gatewayTime,
             countsForFuse: verdict.countsForFuse)
         switch verdict.course {
+        case .final(.rejected) where verdict.reason == .localPayloadTooLarge && shrinks(target):
+            wake(target, after: .zero)
         case .final(let outcome):
             settlement.outcome = outcome
             settle(target, settlement)
@@ -287,6 +289,18 @@ extension Lane: HTTP2PoolDelegate {
         case .final(let outcome): return outcome == .credentialError
         case .retry(let advice): return advice.exhausted == .credentialError
         }
+    }
+
+    /// Whether a message that a browser's road has no room for goes out again with less text.
+    /// Nothing was delivered, so nothing is repeated.
+    private func shrinks(_ target: TargetInFlight) -> Bool {
+        let excess = target.payloadBytes - WebPushLimits.bridgedBytes
+        guard target.bulkhead?.gateway == .webpush, excess > 0,
+            target.attempts < settings.retry.attempts,
+            target.event?.routed?.route.shrinksBody == true
+        else { return false }
+        target.excessBytes += excess
+        return true
     }
 
     private func takeFreshCredential(for target: TargetInFlight) {

@@ -5,6 +5,7 @@
 
 internal import Base
 internal import Compression
+internal import Crypto
 internal import EventLoop
 internal import Gateways
 internal import HTTP2
@@ -71,6 +72,8 @@ internal final class ExpoGateway {
     /// Builds the messages; another one after the access token was replaced.
     var renderer: ExpoRenderer
     let pool: HTTP2Pool
+    /// Whom the connections trust besides the system's authorities.
+    var authorities = TLSAuthorities.none
     let loop: EventLoop
     /// Set while the lane lives.
     var lane: Lane?

@@ -12,16 +12,19 @@ private final class FleetEntry {
     let credential: any SharedCredential
     /// Who waits for tokens of the account; nil for credentials that make their tokens themselves.
     let service: AccessTokenService?
-    let caFile: String?
+    var authorities: TLSAuthorities
     var plan = FleetTokenPlan()
     var call: SingleCall?
     /// Whether it is a candidate's and not in force yet.
     var isCandidate = false
 
-    init(_ credential: any SharedCredential, _ service: AccessTokenService?, caFile: String?) {
+    init(
+        _ credential: any SharedCredential, _ service: AccessTokenService?,
+        trusting authorities: TLSAuthorities
+    ) {
         self.credential = credential
         self.service = service
-        self.caFile = caFile
+        self.authorities = authorities
     }
 }
 
@@ -72,6 +75,11 @@ internal final class FleetTokens {
             for gateway in Gateway.allCases {
                 guard let entry = entry(app, gateway) else { continue }
                 entry.isCandidate = false
+                // Of two apps with one account the first decides: it is in force, and what follows
+                // may be a candidate.
+                if let fcm = app.fcm, kept[entry.credential.sharedName] == nil {
+                    entry.authorities = fcm.endpoint.authorities
+                }
                 kept[entry.credential.sharedName] = entry
             }
         }
@@ -108,7 +116,8 @@ internal final class FleetTokens {
             return known
         }
         return FleetEntry(
-            credential, gateway == .fcm ? app.fcm?.tokens : nil, caFile: app.fcm?.endpoint.caFile)
+            credential, gateway == .fcm ? app.fcm?.tokens : nil,
+            trusting: app.fcm?.endpoint.authorities ?? .none)
     }
 
     func tick() {
@@ -186,7 +195,8 @@ internal final class FleetTokens {
     ) {
         let endpoint = service.credential.account.tokenEndpoint
         entry.call = SingleCall(
-            to: GatewayEndpoint(host: endpoint.host, port: endpoint.port, caFile: entry.caFile),
+            to: GatewayEndpoint(
+                host: endpoint.host, port: endpoint.port, trusting: entry.authorities),
             .fcm(connectionsMin: 1, connectionsMax: 1), access, loop
         ) { request in
             AccessTokens.write(fetch, to: endpoint, into: request)

@@ -4,24 +4,18 @@ internal import Base
 public import Config
 public import EventLoop
 
-/// How gateways are reached: by which way out, and whom connections trust.
+/// How gateways are reached: by which way out. Whom connections trust is each gateway's own.
 public struct GatewayAccess: Sendable {
     /// The way out.
     public var egress: Egress
-    /// A PEM file with authorities to trust besides the system's and those of each gateway.
-    public var caFile: String?
 
-    /// Directly, trusting the system's authorities.
-    public init(egress: Egress = .direct, caFile: String? = nil) {
-        self.egress = egress
-        self.caFile = caFile
-    }
+    /// Directly, unless told otherwise.
+    public init(egress: Egress = .direct) { self.egress = egress }
 
     /// What a configuration asks for; the proxy's password is read here.
     public init(_ configuration: Configuration) throws(PushAppError) {
         let settings = configuration.egress
         egress = Egress(addresses: Egress.AddressChoice(settings.addresses))
-        caFile = settings.caFile
         guard let proxy = settings.proxy else { return }
         egress.proxy = Egress.Proxy(
             host: proxy.address.host, port: proxy.address.port, bypass: proxy.bypass)

@@ -1,6 +1,7 @@
-// Another credential for an app at a gateway, while pushes are under way: what is built from now on
-// carries it, what was built before ends as it is. Connections of APNs are bound to a team and key,
-// so new ones are opened and the former ones closed when their last answer is in.
+// Another credential for an app at a gateway, or other authorities to trust, while pushes are under
+// way: what is built from now on carries it, what was built before ends as it is. Connections of APNs
+// are bound to a team and key or a certificate, and all to whom they trust, so new ones are opened and
+// the former ones closed when their last answer is in.
 
 internal import Base
 internal import Crypto
@@ -13,50 +14,56 @@ extension Lane {
     func replaceCredential(of app: PushApp, at gateway: Gateway) throws(LaneBuildError) {
         guard let laneApp = apps.first(where: { $0.name == app.name }) else { return }
         switch gateway {
-        case .apns: if let apns = app.apns { try replace(apns, laneApp) }
+        case .apns: if let apns = LaneBuilder.APNsParts(app) { try replace(apns, laneApp) }
         case .fcm: if let fcm = app.fcm { try replace(fcm, laneApp) }
         case .webpush: if let webPush = app.webPush { try replace(webPush, laneApp) }
-        case .expo: if let expo = app.expo { replace(expo, laneApp) }
+        case .expo: if let expo = app.expo { try replace(expo, laneApp) }
         }
         flushAtEndOfTurn()
     }
 
-    private func replace(_ apns: PushApp.APNs, _ app: LaneApp) throws(LaneBuildError) {
-        for (environment, endpoint) in [
-            (GatewayEnvironment.production, apns.production), (.sandbox, apns.sandbox),
-        ] {
-            guard let bulkhead = app.bulkhead(.apns, environment),
-                case .apns(let renderer, _) = bulkhead.sender
-            else { continue }
+    private func replace(
+        _ apns: LaneBuilder.APNsParts, _ app: LaneApp
+    ) throws(LaneBuildError) {
+        for (environment, endpoint) in apns.places {
+            guard let bulkhead = app.bulkhead(.apns, environment) else { continue }
+            let renderer: APNsRenderer
+            switch bulkhead.sender {
+            case .apns(let former, _), .certificateAPNs(let former): renderer = former
+            default: continue
+            }
             let former = bulkhead.pace
-            let pace = try builder.pool(
-                for: endpoint, credential: apns.credential.poolName, builder.apnsPolicy,
-                alpn: ["h2"])
+            let pace = try builder.pool(of: apns, for: endpoint)
             keep(pace, instead: former)
-            bulkhead.take(
-                .apns(renderer, apns.credential), credential: apns.credential.name, pace: pace)
-            // Apps with the same key share connections.
-            guard former !== pace, !isInUse(former) else { continue }
-            former.retire()
-            builder.forget(former)
+            bulkhead.take(apns.sender(renderer), credential: apns.name, pace: pace)
+            retire(former, unless: pace)
         }
     }
 
     private func replace(_ fcm: PushApp.FCM, _ app: LaneApp) throws(LaneBuildError) {
         guard let bulkhead = app.bulkhead(.fcm, .none),
-            case .fcm(let renderer, let former) = bulkhead.sender
+            case .fcm(let renderer, let formerTokens) = bulkhead.sender
         else { return }
+        let former = bulkhead.pace
         let tokens = try builder.makeAccessTokens(fcm)
+        let pace = try builder.pool(of: fcm)
+        keep(pace, instead: former)
         tokens.onChange = { [unowned self] in resumeAwaitingToken() }
         accessTokens.append(tokens)
         bulkhead.take(
-            .fcm(renderer, tokens), credential: fcm.tokens.credential.account.clientEmail)
-        former.retire()
+            .fcm(renderer, tokens), credential: fcm.tokens.credential.account.clientEmail,
+            pace: pace)
+        formerTokens.retire()
+        retire(former, unless: pace)
         resumeAwaitingToken()
     }
 
     private func replace(_ webPush: PushApp.WebPush, _ app: LaneApp) throws(LaneBuildError) {
         guard let services = app.webPush else { return }
+        if services.trust.authorities != webPush.authorities {
+            services.take(
+                WebPushTrust(webPush.authorities, try builder.tls(trustedBy: webPush)))
+        }
         let sender: WebPushSender
         do throws(OpenSSLError) {
             sender = try WebPushSender(webPush, app: app.name, builder.plan.registry)
@@ -69,8 +76,13 @@ extension Lane {
         }
     }
 
-    private func replace(_ expo: PushApp.Expo, _ app: LaneApp) {
+    private func replace(_ expo: PushApp.Expo, _ app: LaneApp) throws(LaneBuildError) {
         guard let gateway = app.expo, let bulkhead = app.bulkhead(.expo, .none) else { return }
+        if gateway.authorities != expo.endpoint.authorities {
+            gateway.pool.replaceConnections(
+                with: try builder.tls(trusting: expo.endpoint.authorities))
+            gateway.authorities = expo.endpoint.authorities
+        }
         gateway.renderer = ExpoRenderer(
             expo.credential, authority: Origin(expo.endpoint).authority)
         bulkhead.take(.expo(gateway), credential: app.name)
@@ -82,6 +94,13 @@ extension Lane {
         pools.append(pace)
         pace.pool.delegate = self
         poolObservers.first { $0.observes(former.pool) }?.add(pace.pool)
+    }
+
+    /// Closes the connections of a pool that was replaced; apps with the same key share them.
+    private func retire(_ former: PoolPace, unless pace: PoolPace) {
+        guard former !== pace, !isInUse(former) else { return }
+        former.retire()
+        builder.forget(former)
     }
 
     private func isInUse(_ pace: PoolPace) -> Bool {

@@ -13,7 +13,7 @@ internal import TokenIndex
 internal final class LaneBuilder {
     private struct PoolKey: Hashable {
         let origin: Origin
-        let caFile: String?
+        let authorities: TLSAuthorities
         /// The credential that connections are bound to; empty where they are not.
         let credential: String
     }
@@ -46,8 +46,7 @@ internal final class LaneBuilder {
         var apps: [LaneApp] = []
         for app in plan.apps {
             let laneApp = LaneApp(name: app.name)
-            if let apns = app.apns { try add(apns, to: laneApp) }
-            if let apns = app.certificateAPNs { try add(apns, to: laneApp) }
+            if let apns = APNsParts(app) { try add(apns, to: laneApp) }
             if let fcm = app.fcm { try add(fcm, to: laneApp) }
             if let webPush = app.webPush { try add(webPush, to: laneApp) }
             if let expo = app.expo { try add(expo, to: laneApp) }
@@ -76,53 +75,62 @@ internal final class LaneBuilder {
         return PoolObserver(pace.pool, apps: Set(users.map(\.app)), gateway, plan.registry)
     }
 
-    var apnsPolicy: PoolPolicy {
-        .apns(
+    /// How an app sends to APNs.
+    struct APNsParts {
+        let topic: String
+        let places: [(environment: GatewayEnvironment, endpoint: GatewayEndpoint)]
+        /// nil with a certificate: it is shown in the handshake.
+        let credential: APNsCredential?
+        let identity: TLSContext.Identity?
+        /// Names the credential in verdicts and fuses, and what connections are bound to.
+        let name: String
+        let poolName: String
+
+        /// nil for an app without APNs.
+        init?(_ app: PushApp) {
+            if let apns = app.certificateAPNs {
+                topic = apns.topic
+                places = [(.production, apns.production), (.sandbox, apns.sandbox)]
+                credential = nil
+                identity = apns.identity
+                name = apns.name
+                poolName = apns.name
+            } else if let apns = app.apns {
+                topic = apns.topic
+                places = [(.production, apns.production), (.sandbox, apns.sandbox)]
+                credential = apns.credential
+                identity = nil
+                name = apns.credential.name
+                poolName = apns.credential.poolName
+            } else {
+                return nil
+            }
+        }
+
+        func sender(_ renderer: APNsRenderer) -> Bulkhead.Sender {
+            credential.map { .apns(renderer, $0) } ?? .certificateAPNs(renderer)
+        }
+    }
+
+    private func add(_ apns: APNsParts, to app: LaneApp) throws(LaneBuildError) {
+        let renderer = APNsRenderer(
+            APNsSettings(
+                topic: apns.topic, productionAuthority: Origin(apns.places[0].endpoint).authority,
+                sandboxAuthority: Origin(apns.places[1].endpoint).authority))
+        for (environment, endpoint) in apns.places {
+            let pool = try pool(of: apns, for: endpoint)
+            app.add(bulkhead(app, .apns, environment, apns.name, pool, apns.sender(renderer)))
+        }
+    }
+
+    func pool(
+        of apns: APNsParts, for endpoint: GatewayEndpoint
+    ) throws(LaneBuildError) -> PoolPace {
+        let policy = PoolPolicy.apns(
             connectionsMin: share(plan.dispatcher.apnsConnections.lowerBound),
             connectionsMax: share(plan.dispatcher.apnsConnections.upperBound))
-    }
-
-    private func add(_ apns: PushApp.APNs, to app: LaneApp) throws(LaneBuildError) {
-        let renderer = APNsRenderer(
-            APNsSettings(
-                topic: apns.topic, productionAuthority: Origin(apns.production).authority,
-                sandboxAuthority: Origin(apns.sandbox).authority))
-        let credential = apns.credential
-        for (environment, endpoint) in [
-            (GatewayEnvironment.production, apns.production), (.sandbox, apns.sandbox),
-        ] {
-            let policy = apnsPolicy
-            let pool = try pool(
-                for: endpoint, credential: credential.poolName, policy, alpn: ["h2"])
-            app.add(
-                bulkhead(
-                    app, .apns, environment, credential.name, pool,
-                    .apns(renderer, credential)))
-        }
-    }
-
-    /// A certificate is shown in the handshake: its connections are its own.
-    private func add(
-        _ apns: PushApp.CertificateAPNs, to app: LaneApp
-    ) throws(LaneBuildError) {
-        let renderer = APNsRenderer(
-            APNsSettings(
-                topic: apns.topic, productionAuthority: Origin(apns.production).authority,
-                sandboxAuthority: Origin(apns.sandbox).authority))
-        let credential = "certificate.\(apns.fingerprint)"
-        for (environment, endpoint) in [
-            (GatewayEnvironment.production, apns.production), (.sandbox, apns.sandbox),
-        ] {
-            let policy = PoolPolicy.apns(
-                connectionsMin: share(plan.dispatcher.apnsConnections.lowerBound),
-                connectionsMax: share(plan.dispatcher.apnsConnections.upperBound))
-            let pool = try pool(
-                for: endpoint, credential: credential, policy, alpn: ["h2"],
-                identity: apns.identity)
-            app.add(
-                bulkhead(
-                    app, .apns, environment, credential, pool, .certificateAPNs(renderer)))
-        }
+        return try pool(
+            for: endpoint, credential: apns.poolName, policy, identity: apns.identity)
     }
 
     private func add(_ fcm: PushApp.FCM, to app: LaneApp) throws(LaneBuildError) {
@@ -131,10 +139,7 @@ internal final class LaneBuilder {
                 projectID: fcm.projectID, authority: Origin(fcm.endpoint).authority))
         let accessTokens = try makeAccessTokens(fcm)
         tokens.append(accessTokens)
-        let policy = PoolPolicy.fcm(
-            connectionsMin: share(plan.dispatcher.fcmConnections.lowerBound),
-            connectionsMax: share(plan.dispatcher.fcmConnections.upperBound))
-        let pool = try pool(for: fcm.endpoint, credential: "", policy, alpn: ["h2"])
+        let pool = try pool(of: fcm)
         let account = fcm.tokens.credential.account.clientEmail
         let fcmBulkhead = bulkhead(app, .fcm, .none, account, pool, .fcm(renderer, accessTokens))
         let rate = plan.dispatcher.fcmPermitsPerSecond
@@ -142,27 +147,35 @@ internal final class LaneBuilder {
         app.add(fcmBulkhead)
     }
 
+    func pool(of fcm: PushApp.FCM) throws(LaneBuildError) -> PoolPace {
+        let policy = PoolPolicy.fcm(
+            connectionsMin: share(plan.dispatcher.fcmConnections.lowerBound),
+            connectionsMax: share(plan.dispatcher.fcmConnections.upperBound))
+        return try pool(for: fcm.endpoint, credential: "", policy)
+    }
+
     func makeAccessTokens(_ fcm: PushApp.FCM) throws(LaneBuildError) -> AccessTokens {
         let endpoint = fcm.tokens.credential.account.tokenEndpoint
         let pool = makePool(
             Origin(host: endpoint.host, port: endpoint.port),
-            try tls(caFile: fcm.endpoint.caFile, alpn: ["h2"]), .fcm())
+            try tls(trusting: fcm.endpoint.authorities), .fcm())
         let accessTokens = AccessTokens(fcm.tokens, loop: loop, pool: pool)
         let handle = loop.handle
         let confined = LaneConfinedTokens(accessTokens)
-        fcm.tokens.subscribe { handle.submit { confined.tokens.onChange?() } }
+        fcm.tokens.subscribe(accessTokens) { handle.submit { confined.tokens.onChange?() } }
         return accessTokens
     }
 
     private func add(_ expo: PushApp.Expo, to app: LaneApp) throws(LaneBuildError) {
         // A pool of its own: the answers to requests of many messages go another way.
-        let tls = try tls(caFile: expo.endpoint.caFile, alpn: ["h2"])
+        let tls = try tls(trusting: expo.endpoint.authorities)
         let pace = PoolPace(makePool(Origin(expo.endpoint), tls, .expo()))
         let renderer = ExpoRenderer(
             expo.credential, authority: Origin(expo.endpoint).authority)
         let gateway = ExpoGateway(
             renderer, pace: pace, loop: loop, lanes: plan.dispatcher.lanes,
             receipts: ExpoReceipts(app: app.name, loop: loop, plan.registry))
+        gateway.authorities = expo.endpoint.authorities
         gateway.permits = permits(
             "expo/\(app.name)", perSecond: ExpoLimits.permitsPerSecond,
             burst: ExpoLimits.messagesPerRequest)
@@ -180,7 +193,7 @@ internal final class LaneBuilder {
         } catch {
             throw LaneBuildError(text: "web push of \(app.name): \(error)")
         }
-        let tls = try tls(caFile: webPush.caFile, alpn: ["h2", "http/1.1"])
+        let trust = try WebPushTrust(webPush.authorities, tls(trustedBy: webPush))
         let metrics = BulkheadMetrics(
             plan.registry, app: app.name, gateway: .webpush, environment: .none)
         let policy = PoolPolicy.webPush(
@@ -188,16 +201,23 @@ internal final class LaneBuilder {
             reach: webPush.hosts.allowsLoopback ? .publicOrLoopback : .publicOnly)
         let make = {
             [self, unowned app]
-            (sender: WebPushSender, origin: Origin, service: Bulkhead.PushService?) in
+            (
+                sender: WebPushSender, origin: Origin, tls: TLSContext,
+                service: Bulkhead.PushService?
+            ) in
             bulkhead(
                 app, .webpush, .none, sender.credential.name,
                 PoolPace(makePool(origin, tls, policy)),
                 .webpush(sender), service, metrics)
         }
-        app.add(make(sender, Origin(host: "webpush.invalid"), nil))
+        app.add(make(sender, Origin(host: "webpush.invalid"), trust.tls, nil))
         let observer = PoolObserver(app: app.name, .webpush, host: "webpush", plan.registry)
         serviceObservers.append(observer)
-        app.webPush = WebPushServices(sender, observer: observer) { make($0, $1, $2) }
+        app.webPush = WebPushServices(sender, trust, observer: observer) { make($0, $1, $2, $3) }
+    }
+
+    func tls(trustedBy webPush: PushApp.WebPush) throws(LaneBuildError) -> TLSContext {
+        try tls(trusting: webPush.authorities, alpn: ["h2", "http/1.1"])
     }
 
     private func bulkhead(
@@ -221,14 +241,14 @@ internal final class LaneBuilder {
         return max((total + lanes - 1) / lanes, 1)
     }
 
-    func pool(
-        for endpoint: GatewayEndpoint, credential: String, _ policy: PoolPolicy, alpn: [String],
+    private func pool(
+        for endpoint: GatewayEndpoint, credential: String, _ policy: PoolPolicy,
         identity: TLSContext.Identity? = nil
     ) throws(LaneBuildError) -> PoolPace {
         let key = PoolKey(
-            origin: Origin(endpoint), caFile: endpoint.caFile, credential: credential)
+            origin: Origin(endpoint), authorities: endpoint.authorities, credential: credential)
         if let pool = pools[key] { return pool }
-        let tls = try tls(caFile: endpoint.caFile, alpn: alpn, identity: identity)
+        let tls = try tls(trusting: endpoint.authorities, identity: identity)
         let pace = PoolPace(makePool(key.origin, tls, policy))
         pools[key] = pace
         return pace
@@ -247,13 +267,12 @@ internal final class LaneBuilder {
         if let key = pools.first(where: { $0.value === pace })?.key { pools[key] = nil }
     }
 
-    private func tls(
-        caFile: String?, alpn: [String], identity: TLSContext.Identity? = nil
+    func tls(
+        trusting authorities: TLSAuthorities, alpn: [String] = ["h2"],
+        identity: TLSContext.Identity? = nil
     ) throws(LaneBuildError) -> TLSContext {
         do throws(TLSError) {
-            return try TLSContext.client(
-                caFile: caFile, alsoTrusting: plan.dispatcher.access.caFile, alpn: alpn,
-                identity: identity)
+            return try TLSContext.client(trusting: authorities, alpn: alpn, identity: identity)
         } catch {
             throw LaneBuildError(text: error.description)
         }

@@ -17,6 +17,8 @@ internal final class ProofSeries {
     private var environments: ArraySlice<GatewayEnvironment>
     private var trials: [CredentialTrial] = []
     private var call: SingleCall?
+    /// Whether the token endpoint answered.
+    private var hasReachedTokens = false
 
     init(
         _ app: PushApp, _ gateway: Gateway, _ access: GatewayAccess, _ loop: EventLoop,
@@ -56,6 +58,7 @@ internal final class ProofSeries {
     // MARK: APNs and Expo
 
     private func tryAPNs(_ environment: GatewayEnvironment) {
+        if let apns = app.certificateAPNs { return tryCertificate(apns, environment) }
         guard let apns = app.apns else { return tell(notConfigured, environment) }
         let endpoint = environment == .production ? apns.production : apns.sandbox
         let token: ProviderToken
@@ -68,6 +71,22 @@ internal final class ProofSeries {
             CredentialProof.writeAPNs(
                 topic: apns.topic, authority: Origin(endpoint).authority, token: token,
                 into: request)
+        } judge: {
+            CredentialProof.judgeAPNs($0, topic: apns.topic)
+        }
+    }
+
+    /// The handshake shows who asks; the request is the same.
+    private func tryCertificate(
+        _ apns: PushApp.CertificateAPNs, _ environment: GatewayEnvironment
+    ) {
+        let endpoint = environment == .production ? apns.production : apns.sandbox
+        send(
+            to: endpoint, .apns(connectionsMin: 1, connectionsMax: 1), environment,
+            identity: apns.identity
+        ) { request in
+            CredentialProof.writeAPNs(
+                topic: apns.topic, authority: Origin(endpoint).authority, token: nil, into: request)
         } judge: {
             CredentialProof.judgeAPNs($0, topic: apns.topic)
         }
@@ -90,7 +109,7 @@ internal final class ProofSeries {
         guard let fcm = app.fcm else { return tell(notConfigured) }
         let credential = fcm.tokens.credential
         switch credential.next(at: loop.now, wall: loop.wall) {
-        case .use(let token): trySend(fcm, token)
+        case .use(let token): hasReachedTokens ? trySend(fcm, token) : reachTokens(fcm, token)
         case .fetch(let fetch, _): post(fetch, fcm, until: deadline)
         case .wait(let time):
             if let fault = credential.fault, fault.fault != .none {
@@ -111,12 +130,13 @@ internal final class ProofSeries {
         let credential = fcm.tokens.credential
         let endpoint = credential.account.tokenEndpoint
         let place = GatewayEndpoint(
-            host: endpoint.host, port: endpoint.port, caFile: fcm.endpoint.caFile)
+            host: endpoint.host, port: endpoint.port, trusting: fcm.endpoint.authorities)
         call(place, .fcm(connectionsMin: 1, connectionsMax: 1)) { request in
             AccessTokens.write(fetch, to: endpoint, into: request)
         } done: { [self] answer in
             switch answer {
             case .success(let answer):
+                hasReachedTokens = true
                 credential.received(answer, for: fetch.number, at: loop.now)
             case .failure(let fault):
                 credential.failed(fetch.number, detail: fault.text, at: loop.now)
@@ -129,6 +149,25 @@ internal final class ProofSeries {
                     clockAhead: try? answer.get().clockAhead)
             }
             fetchToken(until: deadline)
+        }
+    }
+
+    /// A token that is there says nothing about the way to the next one: what the endpoint answers
+    /// to an empty request is no matter, that it is trusted is.
+    private func reachTokens(_ fcm: PushApp.FCM, _ token: AccessToken) {
+        let endpoint = fcm.tokens.credential.account.tokenEndpoint
+        let place = GatewayEndpoint(
+            host: endpoint.host, port: endpoint.port, trusting: fcm.endpoint.authorities)
+        call(place, .fcm(connectionsMin: 1, connectionsMax: 1)) { request in
+            AccessTokens.writeHead(to: endpoint, into: request)
+        } done: { [self] answer in
+            switch answer {
+            case .success:
+                hasReachedTokens = true
+                trySend(fcm, token)
+            case .failure(let fault):
+                tell(.unclear("the token endpoint \(Origin(place)): \(fault.text)"))
+            }
         }
     }
 
@@ -147,10 +186,10 @@ internal final class ProofSeries {
 
     private func send(
         to endpoint: GatewayEndpoint, _ policy: PoolPolicy, _ environment: GatewayEnvironment,
-        write: (OutboundRequest) -> Void,
+        identity: TLSContext.Identity? = nil, write: (OutboundRequest) -> Void,
         judge: @escaping (GatewayAnswer) -> CredentialVerdict
     ) {
-        call(endpoint, policy, write) { [self] answer in
+        call(endpoint, policy, identity: identity, write) { [self] answer in
             switch answer {
             case .success(let answer):
                 tell(judge(answer), environment, clockAhead: answer.clockAhead)
@@ -161,9 +200,11 @@ internal final class ProofSeries {
     }
 
     private func call(
-        _ endpoint: GatewayEndpoint, _ policy: PoolPolicy, _ write: (OutboundRequest) -> Void,
+        _ endpoint: GatewayEndpoint, _ policy: PoolPolicy, identity: TLSContext.Identity? = nil,
+        _ write: (OutboundRequest) -> Void,
         done: @escaping (Result<GatewayAnswer, CallFault>) -> Void
     ) {
-        call = SingleCall(to: endpoint, policy, access, loop, write, done: done)
+        call = SingleCall(
+            to: endpoint, policy, access, loop, identity: identity, write, done: done)
     }
 }

@@ -17,7 +17,8 @@ public struct PushAppError: Error, Sendable, Equatable, CustomStringConvertible 
 
     /// Setting, file and problem in one line.
     public var description: String {
-        "\(setting): " + (file.map { "\($0): " } ?? "") + problem
+        let file = file.flatMap { problem.contains($0) ? nil : "\($0): " } ?? ""
+        return "\(setting): \(file)\(problem)"
     }
 }
 
@@ -42,11 +43,16 @@ public final class PushAppLoader {
     private var accounts: [SHA256Digest: AccessTokenService] = [:]
     private var webPushCredentials: [SHA256Digest: WebPushCredential] = [:]
 
+    /// A PEM file with authorities that the connections of all gateways trust besides the system's
+    /// and their own; read whenever a gateway is loaded. nil for none.
+    public var sharedCAFile: String?
+
     /// A loader that has loaded nothing yet.
     public init() {}
 
-    /// The apps of a configuration.
+    /// The apps of a configuration, and what it says of all gateways.
     public func load(_ configuration: Configuration) throws(PushAppError) -> [PushApp] {
+        sharedCAFile = configuration.egress.caFile
         var apps: [PushApp] = []
         for app in configuration.apps { apps.append(try load(app)) }
         return apps
@@ -67,7 +73,8 @@ public final class PushAppLoader {
         switch gateway {
         case .apns:
             guard let apns = app.apns else { return }
-            loaded.certificateAPNs = try PushApp.CertificateAPNs(apns, path)
+            loaded.certificateAPNs = try PushApp.CertificateAPNs(
+                apns, trusting: try authorities(apns.caFile, path), path)
             if loaded.certificateAPNs == nil { loaded.apns = try load(apns, path) }
         case .fcm: if let fcm = app.fcm { loaded.fcm = try load(fcm, path) }
         case .webpush: if let webPush = app.webPush { loaded.webPush = try load(webPush, path) }
@@ -88,7 +95,24 @@ public final class PushAppLoader {
                 problem: "not an access token: it is empty, or has blanks or control characters")
         }
         return PushApp.Expo(
-            credential: credential, endpoint: GatewayEndpoint(expo.endpoint, caFile: expo.caFile))
+            credential: credential,
+            endpoint: GatewayEndpoint(expo.endpoint, trusting: try authorities(expo.caFile, path)))
+    }
+
+    /// What a gateway's own file and the one of all gateways hold.
+    private func authorities(
+        _ file: String?, _ path: String
+    ) throws(PushAppError) -> TLSAuthorities {
+        var authorities = TLSAuthorities.none
+        for (file, setting) in [(file, "\(path).ca_file"), (sharedCAFile, "egress.ca_file")] {
+            guard let file else { continue }
+            do throws(TLSError) {
+                try authorities.add(file)
+            } catch {
+                throw PushAppError(setting: setting, file: file, problem: error.text)
+            }
+        }
+        return authorities
     }
 
     private func load(
@@ -112,7 +136,8 @@ public final class PushAppLoader {
         return PushApp.WebPush(
             credential: credential(webPush.subject, keys),
             hosts: webPush.hosts,
-            settings: WebPushSettings(ttlMin: Int64(webPush.ttlMin)), caFile: webPush.caFile)
+            settings: WebPushSettings(ttlMin: Int64(webPush.ttlMin)),
+            trusting: try authorities(webPush.caFile, path))
     }
 
     private func credential(_ subject: String, _ keys: [VAPIDKey]) -> WebPushCredential {
@@ -136,10 +161,11 @@ public final class PushAppLoader {
         } catch {
             throw PushAppError(setting: setting, file: apns.key.path, problem: error.problem)
         }
+        let authorities = try authorities(apns.caFile, path)
         return PushApp.APNs(
             topic: apns.topic, credential: credential,
-            production: GatewayEndpoint(apns.production, caFile: apns.caFile),
-            sandbox: GatewayEndpoint(apns.sandbox, caFile: apns.caFile))
+            production: GatewayEndpoint(apns.production, trusting: authorities),
+            sandbox: GatewayEndpoint(apns.sandbox, trusting: authorities))
     }
 
     private func load(
@@ -160,7 +186,7 @@ public final class PushAppLoader {
         accounts[name] = tokens
         return PushApp.FCM(
             projectID: fcm.projectID ?? account.projectID, tokens: tokens,
-            endpoint: GatewayEndpoint(fcm.endpoint, caFile: fcm.caFile))
+            endpoint: GatewayEndpoint(fcm.endpoint, trusting: try authorities(fcm.caFile, path)))
     }
 
     private static func read(
@@ -193,7 +219,7 @@ extension Configuration.WebPush {
 }
 
 extension GatewayEndpoint {
-    internal init(_ endpoint: Endpoint, caFile: String?) {
-        self.init(host: endpoint.host, port: endpoint.port, caFile: caFile)
+    internal init(_ endpoint: Endpoint, trusting authorities: TLSAuthorities) {
+        self.init(host: endpoint.host, port: endpoint.port, trusting: authorities)
     }
 }

@@ -1,48 +1,91 @@
 // What a credential that was loaded anew changes of an app, and what it must not change: tokens of
 // devices belong to a team, a project or a key, and would all be refused, and put aside, under
-// another one.
+// another one. The authorities that connections trust change with it.
 
 public import Base
+internal import Crypto
 internal import Gateways
 
 extension PushApp {
     /// Whether the app reaches devices through a gateway.
     public func has(_ gateway: Gateway) -> Bool {
         switch gateway {
-        case .apns: apns != nil
+        case .apns: apns != nil || certificateAPNs != nil
         case .fcm: fcm != nil
         case .webpush: webPush != nil
         case .expo: expo != nil
         }
     }
 
-    /// This app with the credential that another reading of the configuration has for a gateway;
-    /// nil when that is the same one, or the gateway is not there.
+    /// This app with the credential and the trusted authorities that another reading of the
+    /// configuration has for a gateway; nil when those are the same, or the gateway is not there.
     public func taking(_ gateway: Gateway, from other: PushApp) -> PushApp? {
+        guard has(gateway), other.has(gateway) else { return nil }
+        let isTrustSame = trusts(at: gateway) == other.trusts(at: gateway)
+        if isTrustSame, hasSameCredential(as: other, at: gateway) { return nil }
         var app = self
         switch gateway {
-        case .apns:
-            guard let mine = apns, let new = other.apns, mine.credential !== new.credential else {
-                return nil
-            }
-            app.apns?.credential = new.credential
+        case .apns: app.takeAPNs(from: other)
         case .fcm:
-            guard let mine = fcm, let new = other.fcm, mine.tokens !== new.tokens else {
-                return nil
+            if let new = other.fcm {
+                app.fcm?.tokens = new.tokens
+                app.fcm?.endpoint.authorities = new.endpoint.authorities
             }
-            app.fcm?.tokens = new.tokens
         case .webpush:
-            guard let mine = webPush, let new = other.webPush,
-                mine.credential !== new.credential
-            else { return nil }
-            app.webPush?.credential = new.credential
-        case .expo:
-            guard let mine = expo, let new = other.expo, mine.credential != new.credential else {
-                return nil
+            if let new = other.webPush {
+                app.webPush?.credential = new.credential
+                app.webPush?.authorities = new.authorities
             }
-            app.expo?.credential = new.credential
+        case .expo:
+            if let new = other.expo {
+                app.expo?.credential = new.credential
+                app.expo?.endpoint.authorities = new.endpoint.authorities
+            }
         }
         return app
+    }
+
+    /// Topic and addresses stay; a key may follow a certificate, and the other way round.
+    private mutating func takeAPNs(from other: PushApp) {
+        guard let (topic, production, sandbox) = apnsPlaces,
+            let authorities = other.trusts(at: .apns)
+        else { return }
+        apns = other.apns
+        apns?.topic = topic
+        apns?.production = production.trusting(authorities)
+        apns?.sandbox = sandbox.trusting(authorities)
+        certificateAPNs = other.certificateAPNs
+        certificateAPNs?.topic = topic
+        certificateAPNs?.production = production.trusting(authorities)
+        certificateAPNs?.sandbox = sandbox.trusting(authorities)
+    }
+
+    private var apnsPlaces: (topic: String, production: GatewayEndpoint, sandbox: GatewayEndpoint)?
+    {
+        apns.map { ($0.topic, $0.production, $0.sandbox) }
+            ?? certificateAPNs.map { ($0.topic, $0.production, $0.sandbox) }
+    }
+
+    /// The authorities that connections to a gateway trust; nil without the gateway.
+    private func trusts(at gateway: Gateway) -> TLSAuthorities? {
+        switch gateway {
+        case .apns: apnsPlaces?.production.authorities
+        case .fcm: fcm?.endpoint.authorities
+        case .webpush: webPush?.authorities
+        case .expo: expo?.endpoint.authorities
+        }
+    }
+
+    /// Whether another reading has the same credential for a gateway, whatever else it has.
+    public func hasSameCredential(as other: PushApp, at gateway: Gateway) -> Bool {
+        switch gateway {
+        case .apns:
+            apns?.credential === other.apns?.credential
+                && certificateAPNs?.fingerprint == other.certificateAPNs?.fingerprint
+        case .fcm: fcm?.tokens === other.fcm?.tokens
+        case .webpush: webPush?.credential === other.webPush?.credential
+        case .expo: expo?.credential == other.expo?.credential
+        }
     }
 
     /// Why this app's credential for a gateway may not be replaced by that of another reading while
@@ -50,6 +93,12 @@ extension PushApp {
     public func hindrance(toTake gateway: Gateway, from other: PushApp) -> String? {
         switch gateway {
         case .apns:
+            if let topic = apnsPlaces?.topic, let certificate = other.certificateAPNs,
+                certificate.topic != topic
+            {
+                return "it is for the topic \(certificate.topic), and tokens of devices belong to "
+                    + "\(topic); a change of topic takes a restart"
+            }
             guard let mine = apns?.credential, let new = other.apns?.credential,
                 mine.teamID != new.teamID
             else { return nil }
@@ -80,10 +129,19 @@ extension PushApp {
     /// nothing to name.
     public func credentialName(at gateway: Gateway) -> String? {
         switch gateway {
-        case .apns: apns.map { "key \($0.credential.keyID) of team \($0.credential.teamID)" }
+        case .apns:
+            apns.map { "key \($0.credential.keyID) of team \($0.credential.teamID)" }
+                ?? certificateAPNs.map { "the certificate \($0.fingerprint)" }
         case .fcm: fcm.map { $0.tokens.credential.account.clientEmail }
         case .webpush: webPush.map { "VAPID keys \($0.credential.keyIDs.joined(separator: ", "))" }
         case .expo: nil
         }
+    }
+}
+
+extension GatewayEndpoint {
+    /// The same place under other authorities.
+    fileprivate func trusting(_ authorities: TLSAuthorities) -> GatewayEndpoint {
+        GatewayEndpoint(host: host, port: port, trusting: authorities)
     }
 }

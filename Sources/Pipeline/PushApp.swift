@@ -1,6 +1,7 @@
 // The configured apps with their credentials loaded: everything that can be wrong with a key file
 // is found before a lane starts, not at the first push.
 
+public import Crypto
 public import Gateways
 
 /// Where a gateway is reached.
@@ -9,14 +10,14 @@ public struct GatewayEndpoint: Sendable, Hashable {
     public var host: String
     /// TCP port.
     public var port: UInt16
-    /// A PEM file with further authorities to trust; nil for the system's alone.
-    public var caFile: String?
+    /// Authorities to trust besides the system's.
+    public var authorities: TLSAuthorities
 
     /// A host and port over TLS.
-    public init(host: String, port: UInt16 = 443, caFile: String? = nil) {
+    public init(host: String, port: UInt16 = 443, trusting authorities: TLSAuthorities = .none) {
         self.host = host
         self.port = port
-        self.caFile = caFile
+        self.authorities = authorities
     }
 }
 
@@ -76,18 +77,19 @@ public struct PushApp: Sendable {
         public var hosts: WebPushHosts
         /// What requests have in common.
         public var settings: WebPushSettings
-        /// A PEM file with further authorities to trust; nil for the system's alone.
-        public var caFile: String?
+        /// Authorities to trust besides the system's.
+        public var authorities: TLSAuthorities
 
         /// Web push with a credential.
         public init(
             credential: WebPushCredential, hosts: WebPushHosts = WebPushHosts(),
-            settings: WebPushSettings = WebPushSettings(), caFile: String? = nil
+            settings: WebPushSettings = WebPushSettings(),
+            trusting authorities: TLSAuthorities = .none
         ) {
             self.credential = credential
             self.hosts = hosts
             self.settings = settings
-            self.caFile = caFile
+            self.authorities = authorities
         }
     }
 

@@ -20,14 +20,15 @@ internal final class SingleCall: HTTP2PoolDelegate {
     /// Makes the call; `done` is called once, perhaps within this call.
     init(
         to endpoint: GatewayEndpoint, _ policy: PoolPolicy, _ access: GatewayAccess,
-        _ loop: EventLoop, _ write: (OutboundRequest) -> Void,
+        _ loop: EventLoop, identity: TLSContext.Identity? = nil,
+        _ write: (OutboundRequest) -> Void,
         done: @escaping (Result<GatewayAnswer, CallFault>) -> Void
     ) {
         self.loop = loop
         self.done = done
         do throws(TLSError) {
             let tls = try TLSContext.client(
-                caFile: endpoint.caFile, alsoTrusting: access.caFile, alpn: ["h2"])
+                trusting: endpoint.authorities, alpn: ["h2"], identity: identity)
             var policy = policy
             policy.egress = access.egress
             let pool = HTTP2Pool(loop: loop, origin: Origin(endpoint), tls: tls, policy: policy)

@@ -67,22 +67,41 @@ internal final class WebPushSender {
     }
 }
 
+/// Whom the connections to an app's push services trust.
+internal struct WebPushTrust {
+    let authorities: TLSAuthorities
+    let tls: TLSContext
+
+    init(_ authorities: TLSAuthorities, _ tls: TLSContext) {
+        self.authorities = authorities
+        self.tls = tls
+    }
+}
+
 /// The push services that an app's subscriptions lead to. Loop-confined.
 internal final class WebPushServices {
     /// Builds the pushes; another one after the keys were replaced.
     var sender: WebPushSender
+    private(set) var trust: WebPushTrust
     /// Makes the bulkhead of a push service.
-    private let make: (WebPushSender, Origin, Bulkhead.PushService) -> Bulkhead
+    private let make: (WebPushSender, Origin, TLSContext, Bulkhead.PushService) -> Bulkhead
     private var services: [Origin: Bulkhead] = [:]
     private let observer: PoolObserver
 
     init(
-        _ sender: WebPushSender, observer: PoolObserver,
-        make: @escaping (WebPushSender, Origin, Bulkhead.PushService) -> Bulkhead
+        _ sender: WebPushSender, _ trust: WebPushTrust, observer: PoolObserver,
+        make: @escaping (WebPushSender, Origin, TLSContext, Bulkhead.PushService) -> Bulkhead
     ) {
         self.sender = sender
+        self.trust = trust
         self.observer = observer
         self.make = make
+    }
+
+    /// Trusts others from now on, over connections that are made anew.
+    func take(_ trust: WebPushTrust) {
+        self.trust = trust
+        for bulkhead in services.values { bulkhead.pool.replaceConnections(with: trust.tls) }
     }
 
     /// The bulkhead of the service at an endpoint, if it was used lately.
@@ -100,7 +119,8 @@ internal final class WebPushServices {
         guard services.count < WebPushLimits.servicesMax else { return nil }
         let origin = Origin(host: endpoint.host, port: endpoint.port)
         let bulkhead = make(
-            sender, origin, Bulkhead.PushService(origin: endpoint.origin, family: endpoint.service))
+            sender, origin, trust.tls,
+            Bulkhead.PushService(origin: endpoint.origin, family: endpoint.service))
         services[origin] = bulkhead
         observer.add(bulkhead.pool)
         return bulkhead

@@ -29,6 +29,7 @@ final class GatewayServer {
     private let journal: Journal
     private var timers: [Int: LoopTimer] = [:]
     private var timersMade = 0
+    private let date = DateField()
     private lazy var idleTimer = LoopTimer { [unowned self] in closeIdle() }
 
     init(
@@ -110,6 +111,7 @@ extension GatewayServer: ServerConnectionDelegate {
             let isAnswered = faults.decisive?.leavesAnswer ?? true
             record(request, subject, judgement, isAnswered ? .answered : .unanswered, connection)
             if isAnswered {
+                tellTime(in: &judgement.response)
                 connection.respond(judgement.response, on: request.stream, after: faults.delay)
                 adjustLimit(connection, judgement)
             } else if let effect = faults.decisive {
@@ -117,6 +119,13 @@ extension GatewayServer: ServerConnectionDelegate {
             }
         }
         for effect in faults.onConnection { apply(effect, connection, request.stream) }
+    }
+
+    /// APNs tells none.
+    private func tellTime(in response: inout ServerResponse) {
+        guard service.gateway != .apns, !response.fields.contains(where: { $0.name == "date" })
+        else { return }
+        response.fields.append(date.value(at: loop.wall))
     }
 
     func noticed(_ event: ServerEvent, on connection: ServerConnection) {

@@ -32,6 +32,8 @@ public enum Limits {
     public static let webPushTimeToLiveSeconds: Int64 = 2_592_000
     /// Messages in a request to Expo.
     public static let expoMessages = 100
+    /// Messages a second of a project at Expo.
+    public static let expoPerSecond = 600
     /// Receipts in a question to Expo.
     public static let expoReceipts = 1000
     /// Bytes of a message of Expo's: texts and data.

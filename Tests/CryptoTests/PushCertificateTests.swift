@@ -26,7 +26,8 @@ import Testing
             unlink(certificate)
             unlink(key)
         }
-        let read = try PushCertificate.read(certificateFile: certificate, keyFile: key)
+        let read = try PushCertificate(
+            of: TLSContext.Identity(certificateFile: certificate, keyFile: key))
         #expect(read.bundleID == "com.example.app")
         #expect(read.topics == topics)
         #expect(read.isForSandboxOnly)
@@ -41,7 +42,8 @@ import Testing
             unlink(certificate)
             unlink(key)
         }
-        let read = try PushCertificate.read(certificateFile: certificate, keyFile: key)
+        let read = try PushCertificate(
+            of: TLSContext.Identity(certificateFile: certificate, keyFile: key))
         #expect(read.topics == ["com.example.app"] && !read.isForSandboxOnly)
     }
 
@@ -59,7 +61,7 @@ import Testing
             (certificate, "/nonexistent", "/nonexistent"), (key, key, key),
         ] {
             let error = #expect(throws: TLSError.self) {
-                _ = try PushCertificate.read(certificateFile: file, keyFile: keyFile)
+                _ = try TLSContext.Identity(certificateFile: file, keyFile: keyFile)
             }
             #expect(error?.kind == .material && error?.text.contains(words) == true)
         }

@@ -175,9 +175,8 @@ import Testing
         }
     }
 
-    @Test func `FCM and its token endpoint`() {
+    @Test func `FCM`() {
         let mutator = Mutator(Self.fcmAnswers, words: Self.words)
-        let grants = Mutator(Self.oauthAnswers)
         FuzzRun.feed("fcm") { random in
             let body = mutator.next(&random)
             let status = Self.statuses.randomElement(using: &random) ?? 0
@@ -186,7 +185,19 @@ import Testing
             if let range = verdict.gatewayID, range.upperBound > body.count {
                 return "an id behind the end"
             }
-            if let problem = self.problem(verdict, body, mayTouch: mayTouch) { return problem }
+            return self.problem(verdict, body, mayTouch: mayTouch)
+        }
+    }
+
+    @Test func `the token endpoint`() {
+        let grants = Mutator(
+            Self.oauthAnswers,
+            words: [
+                "\"access_token\":", "\"expires_in\":", "\"error\":", "\"invalid_grant\"", "3599",
+                "\"error_description\":", "\"Invalid JWT: \"", "\"token_type\":\"Bearer\"",
+            ])
+        FuzzRun.feed("oauth") { random in
+            let status = Self.statuses.randomElement(using: &random) ?? 0
             let grant = grants.next(&random)
             let reply = self.answer(grant, status, &random) { answer, _ in OAuthReply(answer) }
             guard case .token(_, let life) = reply.meaning else { return nil }

@@ -34,7 +34,7 @@ private struct WebBuilt {
             })
     }
 
-    @Test func `the fields are those of RFC 8030, 8188 and 8292 and no others`() throws {
+    @Test func `WP-21: the fields are those of RFC 8030, 8188 and 8292 and no others`() throws {
         let fields = try headers(#"{"notification":{"title":"T"}}"#)
         #expect(
             fields
@@ -77,7 +77,7 @@ private struct WebBuilt {
                 == Base64URL.encode(SHA256Digest(of: "\(prefix)1").bytes.prefix(24)))
     }
 
-    @Test func `WP-18: every request has one TTL, also without an expiry`() throws {
+    @Test func `WP-17: every request has one TTL, also without an expiry`() throws {
         #expect(try headers("{}", ttl: nil)["ttl"] == "2419200")
         #expect(try headers("{}", ttl: 59)["ttl"] == "59")
         let event = try Event("{}")
@@ -122,7 +122,7 @@ private struct WebBuilt {
         }
     }
 
-    @Test func `WP-13: 3993 bytes are sent, 3994 are not`() throws {
+    @Test func `WP-12: 3993 bytes are sent, 3994 are not`() throws {
         func built(_ count: Int) throws -> WebBuilt {
             try WebBuilt(
                 try Event(#"{"data":{"x":"\#(String(repeating: "a", count: count))"}}"#)

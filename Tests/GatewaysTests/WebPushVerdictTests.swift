@@ -154,13 +154,13 @@ import Testing
         if let note = row.note { #expect(verdict.detail == note) }
     }
 
-    @Test func `only 404 and 410 end a subscription`() {
+    @Test func `WP-13: only 404 and 410 end a subscription`() {
         let dead = (100...599).filter { web($0, "").tokenAction != .none }
         #expect(dead == [404, 410])
         for status in [200, 201, 202, 204] { #expect(web(status, "").outcome == .accepted) }
     }
 
-    @Test func `the first wait is the service's, then ours, doubled`() {
+    @Test func `WP-18: the first wait is the service's, then ours, doubled`() {
         #expect(web(429, "", retryAfter: "37").advice?.minimumWait == .seconds(37))
         #expect(web(406, "", of: .windows, retryAfter: "30").advice?.minimumWait == .seconds(30))
         #expect(web(406, "", of: .windows).advice?.scope == .project)
@@ -172,6 +172,23 @@ import Testing
         #expect(web(503, "", sent: late).advice?.minimumWait == .minutes(15))
         #expect(
             web(503, Self.errno(503, 202), of: .mozilla).advice?.minimumWait == .zero)
+    }
+
+    @Test func `WP-24: an endpoint of an older API is refused once, with a word about it`() {
+        let verdict = web(405, "Method Not Allowed", of: .mozilla)
+        #expect(verdict.outcome == .rejected && verdict.advice == nil)
+        #expect(verdict.reason == .endpointForeign && verdict.tokenAction == .none)
+    }
+
+    @Test func `WP-06: three spellings of another key are one class`() {
+        let verdicts = [
+            web(400, Self.apple("VapidPkHashMismatch"), of: .apple),
+            web(403, Self.mismatch, of: .google),
+            web(401, Self.errno(401, 109, "VAPID public key mismatch"), of: .mozilla),
+        ]
+        for verdict in verdicts {
+            #expect(verdict.outcome == .tokenSuspended && verdict.countsForFuse)
+        }
     }
 
     @Test func `a registration after the request was sent is another one`() {

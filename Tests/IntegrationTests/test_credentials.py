@@ -119,6 +119,41 @@ class Credentials(unittest.TestCase):
         self.world.dispatcher.signal(signal.SIGHUP)
         wait_until(lambda: self.metric("bugle_credentials_pending") == 0, 30, self.log)
 
+    def test_other_authorities_are_tried_and_then_trusted(self):
+        authority = self.folder / "ca.pem"
+        good = authority.read_text()
+        other = self.folder / "other.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+             "-nodes", "-keyout", os.devnull, "-out", other, "-days", "2", "-subj", "/CN=other"],
+            check=True, capture_output=True)
+
+        def write(text):
+            new = self.folder / "ca.new"
+            new.write_text(text)
+            new.rename(authority)
+
+        try:
+            # The gateways are not of that authority: nothing changes, and pushes go on.
+            write(other.read_text())
+            self.await_log("the old credential stays", 3)
+            self.assertIn("certificate was refused", self.log())
+            self.assertIn("trusted authorities replaced", self.log())  # web push has nobody to ask
+            self.world.publish([event(f"old-{n}", d.user) for n, d in enumerate(self.devices)])
+            self.world.wait_settled(60)
+            # Both: each gateway is tried, and connections are made anew.
+            self.logged = len(self.world.dispatcher.log.read_text())
+            write(other.read_text() + good)
+            self.await_log("trusted authorities replaced", 4)
+            self.world.publish([event(f"both-{n}", d.user) for n, d in enumerate(self.devices)])
+            self.world.wait_settled(60)
+        finally:
+            write(good)
+        outcomes = [r["outcome"] for r in self.world.results()
+                    if r["event_id"].startswith(("old-", "both-"))]
+        self.assertEqual(set(outcomes), {"accepted"})
+        self.assertEqual(len(outcomes), 2 * len(self.devices))
+
     def test_check_tries_each_credential(self):
         done = bugle("check", "--config", self.world.config, "--online")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

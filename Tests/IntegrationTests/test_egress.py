@@ -103,8 +103,12 @@ class Egress(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(f"through the proxy 127.0.0.1:{self.proxy.port}", done.stdout)
         self.assertGreater(len(self.proxy.heads), before)
+        listed = bugle("channels", "list", "--config", self.world.config)
+        self.assertEqual(listed.returncode, 0, listed.stdout + listed.stderr)
+        host = self.world.gateways.addresses["apns_channels"].removeprefix("https://").split("/")[0]
+        self.assertIn(host, {head[0].split()[1] for head in self.proxy.heads})
         log = self.world.dispatcher.log.read_text()
-        self.assertNotIn(PASSWORD, log + done.stdout)
+        self.assertNotIn(PASSWORD, log + done.stdout + listed.stderr)
         self.assertNotIn(base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode(), log)
 
     def test_refusals_are_named(self):
@@ -114,6 +118,11 @@ class Egress(unittest.TestCase):
             self.proxy.status = 200
             self.assertIn(words, done.stdout, done.stderr)
             self.assertIn(f"through the proxy 127.0.0.1:{self.proxy.port}", done.stdout)
+        self.proxy.status = 403
+        listed = bugle("channels", "list", "--config", self.world.config)
+        self.proxy.status = 200
+        self.assertEqual(listed.returncode, 1, listed.stdout)
+        self.assertIn(f"through the proxy 127.0.0.1:{self.proxy.port}", listed.stderr)
         settings = json.loads(json.dumps(self.world.settings))
         wrong = self.world.folder / "wrong-password"
         wrong.write_text("wrong")

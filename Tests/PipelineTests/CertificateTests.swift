@@ -32,11 +32,12 @@ import Testing
         _ name: String, topic: String, topics: [String]? = nil, isForSandboxOnly: Bool = false,
         _ simulator: Simulator, _ files: Files
     ) throws -> PushApp {
-        let caFile = try files.write(simulator.authorityPEM)
+        let authorities = try TLSAuthorities(file: files.write(simulator.authorityPEM))
         let issued = try simulator.makePushCertificate(
             bundleID: topic, topics: topics, isForSandboxOnly: isForSandboxOnly)
         func endpoint(_ service: SimulatedService) -> GatewayEndpoint {
-            GatewayEndpoint(host: "localhost", port: simulator.port(of: service), caFile: caFile)
+            GatewayEndpoint(
+                host: "localhost", port: simulator.port(of: service), trusting: authorities)
         }
         return PushApp(
             name: name,
@@ -52,10 +53,11 @@ import Testing
         _ name: String, topic: String, team: String, key: String, _ simulator: Simulator,
         _ files: Files
     ) throws -> PushApp {
-        let caFile = try files.write(simulator.authorityPEM)
+        let authorities = try TLSAuthorities(file: files.write(simulator.authorityPEM))
         let made = try simulator.makeAPNsKey(teamID: team, keyID: key)
         func endpoint(_ service: SimulatedService) -> GatewayEndpoint {
-            GatewayEndpoint(host: "localhost", port: simulator.port(of: service), caFile: caFile)
+            GatewayEndpoint(
+                host: "localhost", port: simulator.port(of: service), trusting: authorities)
         }
         return PushApp(
             name: name,

@@ -102,7 +102,8 @@ import TokenIndex
             name: "shop",
             webPush: PushApp.WebPush(
                 credential: WebPushCredential(subject: "mailto:ops@example.com", keys: [key]),
-                hosts: WebPushHosts(allowsLoopback: true), caFile: service.caFile))
+                hosts: WebPushHosts(allowsLoopback: true),
+                trusting: try TLSAuthorities(file: service.caFile)))
         return try World(apps: [app], lanes: 1) {}
     }
 

@@ -47,7 +47,8 @@ final class OneLane {
             uniqueKeysWithValues: (["push.events"] + outputs).map { ($0, Int32(1)) })
         let keys = try KeyPair.generate(for: .es256)
         let endpoint = GatewayEndpoint(
-            host: "localhost", port: gateway.port, caFile: gateway.caFile)
+            host: "localhost", port: gateway.port,
+            trusting: try TLSAuthorities(file: gateway.caFile))
         let app = PushApp(
             name: "shop",
             apns: PushApp.APNs(

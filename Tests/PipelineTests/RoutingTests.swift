@@ -143,7 +143,8 @@ func routes(_ text: String) throws -> RouteTable {
         #expect(results.map { $0.text("config_hash") } == ["changed", "changed"])
     }
 
-    @Test func `a body that is too long for the gateway is cut between characters`() throws {
+    @Test func `PAY-03: a body that is too long for the gateway is cut between characters`() throws
+    {
         let gateway = try ScriptedGateway()
         let world = try World(gateway)
         world.settings.routes = try routes(

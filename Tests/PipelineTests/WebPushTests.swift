@@ -98,6 +98,12 @@ import Testing
         // A key that is not configured is the operator's mistake: the subscription stays.
         #expect(results["by-lost"]?.text("outcome") == "credential_error")
         #expect(results["by-lost"]?.text("reason") == "vapid_key_unknown")
+        // What a rotation waits for: how many subscriptions are left on each key.
+        let gauge = Dictionary(
+            world.registry.readings(of: "bugle_webpush_subscriptions").map {
+                ($0.label("vapid_key"), $0.value)
+            }, uniquingKeysWith: +)
+        #expect(gauge == ["v1": 2, "v2": 1], "\(gauge)")
         #expect(simulator.journal.count(token: "by-lost") == 0)
         #expect(world.stop())
         #expect(try world.records(of: "push.invalidations", atLeast: 0).isEmpty)
@@ -210,6 +216,49 @@ import Testing
         let results = try results(world, atLeast: 1)
         #expect(results["a"]?.text("outcome") == "accepted")
         #expect(simulator.journal.counters.pushes == 0)
+        #expect(world.stop())
+    }
+
+    @Test func `WP-11: what a bridged endpoint has no room for goes out once more, shorter`()
+        throws
+    {
+        let (simulator, world) = try world(lanes: 1)
+        world.settings.routes = try routes(
+            """
+              long: {title: "T", body: "{{payload.text}}"}
+              whole: {title: "T", body: "{{payload.text}}", shrink_body: false}
+
+            """)
+        try subscribe("a", user: "u1", browser: "mozilla", state: .bridged, simulator, world)
+        try subscribe("b", user: "u2", browser: "mozilla", simulator, world)
+        try world.start()
+        func publish(_ id: String, _ type: String, _ count: Int, user: String) throws {
+            let text = String(repeating: "x", count: count)
+            try world.publish(
+                #"{"id":"\#(id)","type":"\#(type)","user_id":"\#(user)","payload":{"text":"\#(text)"}}"#,
+                key: user)
+            try world.flush()
+            let wanted = try world.records(of: "push.results", atLeast: 1).count
+            #expect(wanted > 0)
+        }
+        try publish("short", "long", 5, user: "u1")
+        try publish("cut", "long", 3500, user: "u1")
+        try publish("kept", "whole", 3500, user: "u1")
+        try publish("elsewhere", "long", 3500, user: "u2")
+        let found = Dictionary(
+            try world.records(of: "push.results", atLeast: 4).map {
+                ($0.text("event_id") ?? "", $0)
+            }, uniquingKeysWith: { $1 })
+        #expect(found["short"]?.text("outcome") == "accepted")
+        #expect(found["short"]?.text("attempts") == "1")
+        #expect(found["cut"]?.text("outcome") == "accepted")
+        #expect(found["cut"]?.text("attempts") == "2")
+        let bytes = found["cut"]?.text("payload_bytes").flatMap { Int($0) } ?? 0
+        #expect((3060...3070).contains(bytes), "\(bytes)")
+        #expect(found["kept"]?.text("outcome") == "rejected")
+        #expect(found["kept"]?.text("reason") == "payload_too_large")
+        #expect(found["elsewhere"]?.text("attempts") == "1")
+        #expect(try world.records(of: "push.invalidations", atLeast: 1, within: .zero).isEmpty)
         #expect(world.stop())
     }
 

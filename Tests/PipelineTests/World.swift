@@ -82,7 +82,8 @@ final class World {
     convenience init(_ gateway: ScriptedGateway, lanes: Int = 2) throws {
         let keys = try KeyPair.generate(for: .es256)
         let endpoint = GatewayEndpoint(
-            host: "localhost", port: gateway.port, caFile: gateway.caFile)
+            host: "localhost", port: gateway.port,
+            trusting: try TLSAuthorities(file: gateway.caFile))
         let app = PushApp(
             name: "shop",
             apns: PushApp.APNs(
@@ -98,8 +99,11 @@ final class World {
     convenience init(_ simulator: Simulator, lanes: Int = 2) throws {
         let caFile = "/tmp/bugle-test-ca-\(getpid())-\(UInt64.random(in: 0...UInt64.max)).pem"
         try simulator.writeAuthority(to: caFile)
+        let authorities = try TLSAuthorities(file: caFile)
+        unlink(caFile)
         func endpoint(_ service: SimulatedService) -> GatewayEndpoint {
-            GatewayEndpoint(host: "localhost", port: simulator.port(of: service), caFile: caFile)
+            GatewayEndpoint(
+                host: "localhost", port: simulator.port(of: service), trusting: authorities)
         }
         let key = try simulator.makeAPNsKey()
         let account = try simulator.makeServiceAccount()
@@ -119,13 +123,12 @@ final class World {
                 endpoint: endpoint(.fcm)),
             webPush: PushApp.WebPush(
                 credential: try Self.vapidCredential(),
-                hosts: WebPushHosts(allowsLoopback: true), caFile: caFile),
+                hosts: WebPushHosts(allowsLoopback: true), trusting: authorities),
             expo: PushApp.Expo(
                 credential: try #require(ExpoCredential(accessToken: nil)),
                 endpoint: endpoint(.expo)))
         try self.init(apps: [app], lanes: lanes) {
             simulator.stop()
-            unlink(caFile)
         }
     }
 

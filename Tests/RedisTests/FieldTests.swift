@@ -200,7 +200,7 @@ private final class Certificates {
     func tls(
         caFile: String? = nil, identity: Bool = false, name: String? = nil
     ) throws -> RedisTLS {
-        let shown = TLSContext.Identity(
+        let shown = try TLSContext.Identity(
             certificateFile: path("server.pem"), keyFile: path("server.key"))
         return RedisTLS(
             try TLSContext.client(

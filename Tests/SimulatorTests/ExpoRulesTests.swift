@@ -59,6 +59,15 @@ import Testing
             #"{"title":"nobody"}"#, #"{"to":"\#(Self.token)","unheard":1}"#,
             #"{"to":"\#(Self.token)","ttl":"soon"}"#, #"{"to":"\#(Self.token)","title":7}"#,
             #"{"to":"\#(Self.token)","priority":"urgent"}"#,
+            #"{"to":[]}"#, #"{"to":[7]}"#, #"{"to":"\#(Self.token)","body":7}"#,
+            #"{"to":"\#(Self.token)","data":"text"}"#, #"{"to":"\#(Self.token)","sound":7}"#,
+            #"{"to":"\#(Self.token)","badge":"1"}"#,
+            #"{"to":"\#(Self.token)","badge":-1}"#,
+            #"{"to":"\#(Self.token)","interruptionLevel":"loud"}"#,
+            #"{"to":"\#(Self.token)","relevanceScore":2}"#,
+            #"{"to":"\#(Self.token)","mutableContent":1}"#,
+            #"{"to":"\#(Self.token)","expiration":"later"}"#,
+            #"{"to":"\#(Self.token)","richContent":"https://a/b"}"#,
         ] {
             let body = #"[{"to":"\#(Self.token)"},\#(bad)]"#
             let answer = try #require(try answers(fixture, post(body)).first)
@@ -71,6 +80,59 @@ import Testing
         let answer = try #require(try answers(fixture, post(many)).first)
         #expect(answer.0 == 400 && code(answer.1) == "PUSH_TOO_MANY_NOTIFICATIONS")
         #expect(fixture.simulator.journal.counters.accepted == 0)
+    }
+
+    @Test func `takes every documented field`() throws {
+        let fixture = try Fixture()
+        let message =
+            #"{"to":"\#(Self.token)","title":"t","subtitle":"s","body":"b","data":{"a":[1]},"#
+            + #""ttl":60,"expiration":1767225600,"priority":"default","sound":null,"badge":0,"#
+            + #""interruptionLevel":"time-sensitive","targetContentId":"x","relevanceScore":0.5,"#
+            + #""filterCriteria":"f","threadId":"t","contentAvailable":true,"#
+            + #""mutableContent":false,"categoryId":"c","collapseId":"k","tag":"g","#
+            + #""channelId":"n","icon":"i","richContent":{"image":"https://a/b"}}"#
+        let answer = try #require(try answers(fixture, post("[\(message)]")).first)
+        #expect(answer.0 == 200 && tickets(answer.1) == ["ok"])
+        #expect(
+            fixture.run(.expo, [post("[\(message)]")]).answers.first?.fields["date"] != nil)
+    }
+
+    @Test func `counts recipients, and all texts of a message`() throws {
+        let fixture = try Fixture()
+        func list(_ count: Int) -> String {
+            Array(repeating: "\"\(Self.token)\"", count: count).joined(separator: ",")
+        }
+        func message(_ count: Int) -> String { #"{"to":[\#(list(count))],"title":"t"}"# }
+        let found = try answers(
+            fixture, post("[\(message(60)),\(message(40))]"),
+            post("[\(message(60)),\(message(41))]"))
+        #expect(found[0].0 == 200 && tickets(found[0].1).count == 100)
+        #expect(found[1].0 == 400 && code(found[1].1) == "PUSH_TOO_MANY_NOTIFICATIONS")
+        // The texts count together with the data.
+        func sized(_ count: Int) -> String {
+            let text = String(repeating: "x", count: count)
+            return #"[{"to":"\#(Self.token)","title":"ab","body":"\#(text)","data":{}}]"#
+        }
+        let sizes = try answers(fixture, post(sized(4092)), post(sized(4093)))
+        #expect(sizes.map { tickets($0.1) } == [["ok"], ["MessageTooBig"]])
+    }
+
+    @Test func `holds a project to 600 in a second`() throws {
+        let fixture = try Fixture()
+        func hundred(_ project: String) -> NodeRequest {
+            let message = #"{"to":"ExponentPushToken[project-\#(project)-1]"}"#
+            return post("[" + Array(repeating: message, count: 100).joined(separator: ",") + "]")
+        }
+        let found = fixture.run(.expo, Array(repeating: hundred("a"), count: 7)).answers
+        #expect(found.map(\.status) == [200, 200, 200, 200, 200, 200, 429])
+        let refusal = try JSONParser().parse(found[6].body)
+        #expect(code(refusal) == "TOO_MANY_REQUESTS")
+        #expect(fixture.run(.expo, [hundred("b")]).answers.map(\.status) == [200])
+        fixture.time.advance(by: .milliseconds(500))
+        fixture.simulator.wake()
+        #expect(
+            fixture.run(.expo, Array(repeating: hundred("a"), count: 4)).answers.map(\.status)
+                == [200, 200, 200, 429])
     }
 
     @Test func `asks for the access token and for one project`() throws {

@@ -238,6 +238,110 @@ private struct Status {
                 == "Invalid value at 'message.data[0].value' (TYPE_STRING), 12")
     }
 
+    @Test func `types what Android shows, and one kind of it`() throws {
+        let fcm = try FCMFixture()
+        let token = "Bearer " + (try fcm.accessToken())
+        let target = #""token":"\#(Fixture.registration)""#
+        let lights =
+            #"{"color":{"red":1,"green":0.5,"alpha":0},"light_on_duration":"1s","#
+            + #""lightOffDuration":"0.5s"}"#
+        let good = [
+            ##""color":"#1a2B3c""##, #""bodyLocArgs":["a"]"#, #""sticky":true"#,
+            #""event_time":"2026-01-01T00:00:00Z""#, #""vibrate_timings":["0.5s","1s"]"#,
+            #""notification_priority":"PRIORITY_MAX""#, #""visibility":"SECRET""#,
+            #""proxy":"DENY""#, #""notification_count":3"#, #""light_settings":\#(lights)"#,
+        ]
+        let bad: [(String, String)] = [
+            (#""color":"red""#, "color"), (##""color":"#12345""##, "color"),
+            (#""body_loc_args":"a""#, "body_loc_args"), (#""body_loc_args":[1]"#, "body_loc_args"),
+            (#""sticky":"true""#, "sticky"), (#""tag":7"#, "tag"),
+            (#""event_time":"tomorrow""#, "event_time"),
+            (#""vibrate_timings":[500]"#, "vibrate_timings"),
+            (#""notification_priority":"URGENT""#, "notification_priority"),
+            (#""visibility":"HIDDEN""#, "visibility"), (#""proxy":"MAYBE""#, "proxy"),
+            (#""notification_count":1.5"#, "notification_count"),
+            (#""notification_count":3000000000"#, "notification_count"),
+            (#""light_settings":{"color":{}}"#, "light_settings"),
+            (
+                #""light_settings":{"color":{"red":2},"light_on_duration":"1s","#
+                    + #""light_off_duration":"1s"}"#, "light_settings"
+            ),
+        ]
+        func first(_ members: String) -> String {
+            #"{"message":{\#(target),"android":{"notification":{\#(members)}}}}"#
+        }
+        func second(_ android: String) -> String {
+            #"{"message":{\#(target),"android_v2":{\#(android)}}}"#
+        }
+        let kinds: [(String, Int)] = [
+            (#""background_sync":{}"#, 200),
+            (#""remote_notification":{"notification":{"title":"t","id":4}}"#, 200),
+            (#""ttl":"3s","backgroundSync":{}"#, 200), (#""ttl":"3s""#, 400),
+            (#""background_sync":{},"remote_notification":{"notification":{}}"#, 400),
+            (#""remote_notification":{}"#, 400), (#""background_sync":{"x":1}"#, 400),
+            (#""remote_notification":{"notification":{"proxy":"DENY"}}"#, 400),
+            (#""background_sync":{},"priority":"HIGH""#, 400),
+        ]
+        let requests =
+            good.map(first) + bad.map { first($0.0) } + [first(#""id":4"#)]
+            + kinds.map { second($0.0) }
+        let answers = fcm.fixture.run(.fcm, requests.map { fcm.send($0, authorization: token) })
+            .answers
+        try #require(answers.count == requests.count)
+        for (answer, request) in zip(answers, requests).prefix(good.count) {
+            #expect(answer.status == 200, "\(request)")
+        }
+        for (answer, row) in zip(answers.dropFirst(good.count), bad) {
+            #expect(answer.status == 400, "\(row.0)")
+            #expect(Status(answer).field == "message.android.notification.\(row.1)", "\(row.0)")
+        }
+        #expect(answers[good.count + bad.count].status == 400)
+        #expect(answers.suffix(kinds.count).map(\.status) == kinds.map(\.1))
+    }
+
+    @Test func `types what is for Apple devices and browsers`() throws {
+        let fcm = try FCMFixture()
+        let token = "Bearer " + (try fcm.accessToken())
+        let target = #""token":"\#(Fixture.registration)""#
+        func silent(_ priority: String, _ aps: String = #""content-available":1"#) -> String {
+            #""apns":{"headers":{"apns-priority":"\#(priority)"},"payload":{"aps":{\#(aps)}}}"#
+        }
+        let rows: [(String, Int)] = [
+            (silent("5"), 200), (silent("10"), 400),
+            (silent("10", #""content-available":1,"alert":"x""#), 200),
+            (#""notification":{"title":"t"},"# + silent("10"), 200),
+            (#""apns":{"live_activity_token":7}"#, 400),
+            (#""apns":{"live_activity_token":"ab"}"#, 200),
+            (#""apns":{"fcm_options":{"image":"https://a/b","analytics_label":"l"}}"#, 200),
+            (#""apns":{"fcm_options":{"link":"x"}}"#, 400),
+            (#""webpush":{"notification":"x"}"#, 400),
+            (#""webpush":{"notification":{"title":"t"}}"#, 200),
+            (#""webpush":{"fcm_options":{"link":"https://a","analytics_label":"l l"}}"#, 400),
+            (#""webpush":{"fcm_options":{"link":7}}"#, 400),
+            (#""webpush":{"fcm_options":{"url":"https://a"}}"#, 400),
+            (#""android":{"restricted_package_name":7}"#, 400),
+        ]
+        let answers = fcm.fixture.run(
+            .fcm,
+            rows.map { fcm.send("{\"message\":{\(target),\($0.0)}}", authorization: token) }
+        ).answers
+        try #require(answers.count == rows.count)
+        for (answer, row) in zip(answers, rows) { #expect(answer.status == row.1, "\(row.0)") }
+    }
+
+    @Test func `tells its time, and so does the token endpoint`() throws {
+        let fcm = try FCMFixture()
+        let token = "Bearer " + (try fcm.accessToken())
+        let request = fcm.send(#"{"message":{"topic":"a"}}"#, authorization: token)
+        let date = try #require(fcm.fixture.run(.fcm, [request]).answers.first?.fields["date"])
+        #expect(date.hasSuffix(" GMT") && date.utf8.count == 29, "\(date)")
+        let other = fcm.fixture.run(.oauth, [fcm.tokenRequest("x")]).answers.first
+        #expect(other?.fields["date"] == date)
+        let push = fcm.fixture.push(authorization: try fcm.fixture.providerToken())
+        #expect(
+            fcm.fixture.run(.apnsProduction, [push]).answers.first?.fields["date"] == nil)
+    }
+
     @Test func `accepts what is at the limits`() throws {
         let fcm = try FCMFixture()
         let token = "Bearer " + (try fcm.accessToken())

@@ -205,6 +205,16 @@ private final class WebSender: HTTP2PoolDelegate {
         let apple = try sender.send(
             to: "apple", [("authorization", try sender.token("apple", subject: "me"))])
         #expect(apple.status == 403 && apple.member("reason") == "BadJwtToken")
+        // Apple looks at the subject's host too; the others do not.
+        for subject in [
+            "mailto:ops@localhost", "mailto:x@app.local", "https://y.invalid/z", "mailto:me",
+        ] {
+            let token = try sender.token("apple", subject: subject)
+            let answer = try sender.send(to: "apple", [("authorization", token)])
+            #expect(answer.status == 403 && answer.member("reason") == "BadJwtToken")
+            let google = try sender.token("google", subject: subject)
+            #expect(try sender.send(to: "google", [("authorization", google)]).status == 201)
+        }
         // A token that was good is not good for ever.
         let token = try sender.token("other")
         #expect(try sender.send(to: "other", [("authorization", token)]).status == 201)
@@ -218,6 +228,16 @@ private final class WebSender: HTTP2PoolDelegate {
         #expect(try sender.send(to: "other", [("content-encoding", nil)]).status == 400)
         #expect(try sender.send(to: "other", [("crypto-key", "dh=x")]).status == 400)
         #expect(try sender.send(to: "other", body: [1, 2, 3]).status == 400)
+        // Without a body there is nothing to be coded.
+        #expect(
+            try sender.send(to: "other", [("content-encoding", nil)], body: []).status == 201)
+        sender.simulator.facts.setSubscription("phone", .bridged)
+        let fits = try sender.message(String(repeating: "x", count: 2969))
+        #expect(try sender.send(to: "mozilla", path: "/push/phone", body: fits).status == 201)
+        let wide = try sender.message(String(repeating: "x", count: 2970))
+        #expect(
+            try sender.send(to: "mozilla", path: "/push/phone", body: wide).member("errno")
+                == "104")
         var offCurve = try sender.message()
         offCurve[30] ^= 1
         #expect(try sender.send(to: "other", body: offCurve).status == 400)

@@ -159,7 +159,7 @@ extension IndexRig {
         }
     }
 
-    @Test func `never counts a token's ordinary death`() throws {
+    @Test func `WP-22: never counts a token's ordinary death`() throws {
         for store in try Stores.all() {
             let rig = try IndexRig(store)
             try rig.register(120)

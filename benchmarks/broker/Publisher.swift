@@ -9,12 +9,16 @@ final class Publisher {
     private let users: Int
     private let hasSandbox: Bool
     private let isRouted: Bool
+    private let devices: Devices
     private var events = 0
     /// Where events of the class marketing go.
     static let marketing = "push.marketing"
     private let bytes = ByteWriter(capacity: 1024)
 
-    init(_ bootstrapServers: String, users: Int, hasSandbox: Bool, isRouted: Bool) throws {
+    init(
+        _ bootstrapServers: String, users: Int, hasSandbox: Bool, isRouted: Bool, devices: Devices
+    ) throws {
+        self.devices = devices
         // Large batches: the mock cluster keeps a bounded number of them and looks through them
         // one by one.
         var settings = ProducerConfiguration()
@@ -41,18 +45,18 @@ final class Publisher {
         let registeredAt = SystemTime.shared.wall.value
         for user in 0..<users {
             // Fours of users, each of which has as many devices as another.
-            let environment = hasSandbox && user / 4 % 2 == 1 ? "sandbox" : "production"
+            let isSandbox = hasSandbox && user / 4 % 2 == 1
+            let app = devices.app(of: user)
             for device in 0...user % 4 {
                 let install = "install-\(user)-\(device)"
                 let value = """
-                    {"v":1,"app":"shop","install_id":"\(install)","kind":"alert",\
-                    "user_id":"user-\(user)","platform":"ios","gateway":"apns",\
-                    "environment":"\(environment)","token":"\(SHA256Digest(of: install).hex)",\
+                    {"v":1,"app":"\(app)","install_id":"\(install)","kind":"alert",\
+                    "user_id":"user-\(user)",\(devices.address(of: install, app, isSandbox)),\
                     "version":1,"registered_at":\(registeredAt),"app_version":"4.2.0",\
                     "locale":"de-AT","permission":"granted"}
                     """
                 try producer.send(
-                    to: "push.devices", key: Array("shop/\(install)".utf8),
+                    to: "push.devices", key: Array("\(app)/\(install)".utf8),
                     value: Array(value.utf8))
                 count += 1
             }
@@ -69,7 +73,8 @@ final class Publisher {
         bytes.append(
             """
             {"v":1,"id":"order-\(events)-shipped","source":"orders","type":"order.shipped",\
-            "app":"shop","user_id":"user-\(user)","priority":"high","labels":{"team":"orders"},\
+            "app":"\(devices.app(of: user))","user_id":"user-\(user)","priority":"high",\
+            "labels":{"team":"orders"},\
             "collapse_key":"order-\(events)",
             """)
         bytes.append(isRouted ? payload : content)
@@ -96,4 +101,41 @@ final class Publisher {
     }
 
     func flush() throws { try producer.flush(timeout: .seconds(60)) }
+}
+
+/// Where the users' devices are.
+struct Devices {
+    let gateway: String
+    /// Of web push: what endpoints begin with.
+    let endpoint: String
+    let apps: Int
+
+    /// Fours of users, so that each app's users have as many devices as another's.
+    func app(of user: Int) -> String { apps == 1 ? "shop" : "shop\(user / 4 % apps)" }
+
+    /// The members of a registration that say where a device is.
+    func address(of install: String, _ app: String, _ isSandbox: Bool) -> String {
+        let hash = SHA256Digest(of: install).hex
+        switch gateway {
+        case "apns":
+            let environment = isSandbox ? "sandbox" : "production"
+            return #""platform":"ios","gateway":"apns","environment":"\#(environment)","#
+                + #""token":"\#(hash)""#
+        case "fcm":
+            return #""platform":"android","gateway":"fcm","environment":"none","#
+                + #""token":"f\#(hash.prefix(21)):APA91b\#(hash)\#(hash)""#
+        case "webpush":
+            // The keys of RFC 8291's example: decoding and encryption cost the same for any.
+            return #""platform":"web","gateway":"webpush","environment":"none","#
+                + #""endpoint":"\#(endpoint)\#(hash)","keys":{"p256dh":"\#(Self.p256dh)","#
+                + #""auth":"BTBZMqHH6r4Tts7J_aSIgg"}"#
+        case "expo":
+            return #""platform":"android","gateway":"expo","environment":"none","#
+                + #""token":"ExponentPushToken[project-\#(app)-\#(hash.prefix(22))]""#
+        default: fail("--gateway \(gateway): apns, fcm, webpush or expo")
+        }
+    }
+
+    private static let p256dh =
+        "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
 }

@@ -45,6 +45,12 @@ struct Options {
     var hasSandbox = false
     /// Whether events bring only a payload, of which a route makes a notification.
     var isRouted = false
+    /// Which gateway the devices are at.
+    var gateway = "apns"
+    /// Of web push: what endpoints begin with.
+    var endpoint = ""
+    /// Apps that the users are spread over: `shop`, or `shop0`, `shop1` and so on.
+    var apps = 1
 
     init(_ arguments: ArraySlice<String>) {
         var rest = arguments
@@ -57,6 +63,11 @@ struct Options {
                 isRouted = true
                 continue
             }
+            if option == "--gateway" || option == "--endpoint" {
+                guard let text = rest.popFirst() else { fail("\(option) needs a value") }
+                if option == "--gateway" { gateway = text } else { endpoint = text }
+                continue
+            }
             guard let value = rest.popFirst().flatMap({ Int($0) }), value > 0 else {
                 fail("\(option) needs a number")
             }
@@ -64,6 +75,7 @@ struct Options {
             case "--partitions": partitions = Int32(value)
             case "--device-partitions": devicePartitions = Int32(value)
             case "--users": users = value
+            case "--apps": apps = value
             default: fail("unknown option \(option)")
             }
         }
@@ -94,7 +106,9 @@ final class Host {
         try cluster.createTopic("push.devices", partitions: options.devicePartitions)
         publisher = try Publisher(
             cluster.bootstrapServers, users: options.users, hasSandbox: options.hasSandbox,
-            isRouted: options.isRouted)
+            isRouted: options.isRouted,
+            devices: Devices(
+                gateway: options.gateway, endpoint: options.endpoint, apps: options.apps))
     }
 
     func run() throws {

@@ -1,6 +1,7 @@
 internal import Base
 internal import Config
 internal import Crypto
+internal import EventLoop
 internal import Gateways
 internal import HTTP2
 internal import JSON
@@ -12,11 +13,12 @@ internal struct ChannelAPI {
     private let topic: String
     private let origin: Origin
     private let tls: TLSContext
+    private let egress: Egress
     /// The field `authorization`; nil where a certificate stands in.
     private let authorization: String?
 
     init(
-        _ app: Configuration.App, environment: GatewayEnvironment
+        _ app: Configuration.App, of configuration: Configuration, environment: GatewayEnvironment
     ) throws(Failure) {
         guard let apns = app.apns else {
             throw .failed("app \(app.name) has no section apns; channels are APNs'")
@@ -25,12 +27,18 @@ internal struct ChannelAPI {
         let endpoint = environment == .sandbox ? apns.channelsSandbox : apns.channels
         origin = Origin(host: endpoint.host, port: endpoint.port)
         do {
-            let loaded = try PushApp.load(app)
+            egress = try GatewayAccess(configuration).egress
+            let loader = PushAppLoader()
+            loader.sharedCAFile = configuration.egress.caFile
+            var loaded = PushApp(name: app.name)
+            try loader.load(.apns, of: app, into: &loaded)
             let time = SystemTime.shared
             let token = try loaded.apns?.credential.token(at: time.monotonic, wall: time.wall)
             authorization = token.map { String(decoding: $0.header, as: UTF8.self) }
+            let place = loaded.apns?.production ?? loaded.certificateAPNs?.production
             tls = try TLSContext.client(
-                caFile: apns.caFile, alpn: ["h2"], identity: loaded.certificateAPNs?.identity)
+                trusting: place?.authorities ?? .none, alpn: ["h2"],
+                identity: loaded.certificateAPNs?.identity)
         } catch let failure as Failure {
             throw failure
         } catch {
@@ -84,7 +92,7 @@ internal struct ChannelAPI {
         if let authorization { fields.append(("authorization", authorization)) }
         if let channel { fields.append(("apns-channel-id", channel)) }
         if !body.isEmpty { fields.append(("content-type", "application/json")) }
-        return try GatewayCall.send(fields, body: body, to: origin, tls: tls)
+        return try GatewayCall.send(fields, body: body, to: origin, tls: tls, egress)
     }
 
     private func refusal(_ answer: GatewayCall.Answer) -> Failure {

@@ -16,7 +16,8 @@ internal enum GatewayCall {
 
     /// Sends a request; throws what a person can do something about.
     static func send(
-        _ fields: [(StaticString, String)], body: String, to origin: Origin, tls: TLSContext
+        _ fields: [(StaticString, String)], body: String, to origin: Origin, tls: TLSContext,
+        _ egress: Egress
     ) throws(Failure) -> Answer {
         let outcome = Outcome()
         let thread: LoopThread
@@ -25,7 +26,7 @@ internal enum GatewayCall {
                 let request = OutboundRequest()
                 for (name, value) in fields { request.add(name, value, .neverIndexed) }
                 request.body.append(body)
-                let call = Call(loop, origin, tls, outcome)
+                let call = Call(loop, origin, tls, egress, outcome)
                 call.pool.submit(request, tag: 0, deadline: loop.now + patience)
             }
         } catch {
@@ -59,10 +60,13 @@ internal enum GatewayCall {
         private let outcome: Outcome
         private var trouble: String?
 
-        init(_ loop: EventLoop, _ origin: Origin, _ tls: TLSContext, _ outcome: Outcome) {
-            pool = HTTP2Pool(
-                loop: loop, origin: origin, tls: tls,
-                policy: .apns(connectionsMin: 1, connectionsMax: 1))
+        init(
+            _ loop: EventLoop, _ origin: Origin, _ tls: TLSContext, _ egress: Egress,
+            _ outcome: Outcome
+        ) {
+            var policy = PoolPolicy.apns(connectionsMin: 1, connectionsMax: 1)
+            policy.egress = egress
+            pool = HTTP2Pool(loop: loop, origin: origin, tls: tls, policy: policy)
             self.outcome = outcome
             pool.delegate = self
         }

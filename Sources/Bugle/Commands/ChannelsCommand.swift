@@ -34,7 +34,7 @@ internal enum ChannelsCommand: Command {
             values: arguments.values, positional: Array(arguments.positional.dropFirst()))
         let configuration = try ConfigurationFile.load(arguments)
         let api = try ChannelAPI(
-            try app(arguments, configuration),
+            try app(arguments, configuration), of: configuration,
             environment: arguments.has("sandbox") ? .sandbox : .production)
         let isJSON = arguments.has("json")
         switch action {

@@ -41,17 +41,24 @@ internal enum SimulateCommand: Command {
         for it (RS256 assertion, scope, audience, an hour at most, 5 minutes of skew); one target of
         token, fid, topic and condition; known fields with their types; strings in data, no reserved
         names; 4,096 bytes, topics and conditions 2,048; ttl up to 28 days; five topics in a
-        condition; https links; labels; a project's quota; no second PING while idle.
+        condition; https links; labels; colours, durations, times, lights and enumerations of what
+        Android shows; one kind in android_v2; priority 5 for data alone to Apple devices; a project's
+        quota; no second PING while idle.
 
         Web push endpoints are https://NAME.localhost:PORT/push/ANYTHING, where NAME says whose
         service answers: google, mozilla, apple, windows, other. Enforced are a valid VAPID token
-        (signature, audience, at most 24 h, a subject), TTL, Urgency, the syntax of Topic,
-        aes128gcm with a valid key and at most 4,096 bytes, and Windows' cache policy.
+        (signature, audience, at most 24 h, a subject, for Apple one at a public host), TTL, Urgency,
+        the syntax of Topic, aes128gcm in one record with a valid key that is not the VAPID key, at
+        most 4,096 bytes, and Windows' cache policy. A push without a body is taken.
 
         Expo's tokens tell what becomes of their messages: ExponentPushToken[NAME-...] fails with an
         error of that name, such as DeviceNotRegistered, [receipt-NAME-...] in the receipt,
-        [late-...] has a receipt when it is asked for twice. Enforced are the access token, 100
-        messages in a request, all of one project, the fields and their types, 4,096 bytes.
+        [late-...] has a receipt when it is asked for twice, [project-NAME-...] belongs to a project
+        of that name. Enforced are the access token, 100 recipients in a request, all of one project,
+        600 a second, the fields and their types, 4,096 bytes of texts and data, 1,000 receipts in a
+        question, which are gone after 24 h.
+
+        All but APNs tell the time (date) in their answers.
 
         Faults: {"seed": 7, "rules": [
           {"token_prefix": "dead", "effect": {"answer": {"status": 410, "reason": "Unregistered"}}},

@@ -52,11 +52,10 @@ internal final class AckFeed: Sendable {
         let parser = JSONParser()
         while !isStopping.isSet {
             reader.read(max: 1_000, timeout: turn) { record in
-                guard let value = record.value, let root = try? parser.parse(value),
-                    let id = root["message_id"]?.string.flatMap({ UUIDBytes($0) }),
-                    let kind = root["type"]?.string.flatMap({ AckSample.Kind(rawValue: $0) })
-                else { return }
-                sample.acknowledged(id, kind)
+                guard let value = record.value, let ack = AckSample.read(value, parser) else {
+                    return
+                }
+                sample.acknowledged(ack.id, ack.kind)
             }
         }
     }

@@ -27,6 +27,7 @@ internal struct CredentialCheck {
         }
         defer { prover.stop() }
         let loader = PushAppLoader()
+        loader.sharedCAFile = configuration.egress.caFile
         var findings: [Finding] = []
         for settings in configuration.apps {
             // What is wrong with a file is told by the check of the files.
@@ -45,7 +46,8 @@ internal struct CredentialCheck {
         let trials = prover.prove(app, gateway)
         guard !trials.isEmpty else { return [.warning("\(place): no answer in time")] }
         return trials.flatMap { trial in
-            [finding(trial, place, gateway, app)] + clock(trial, place)
+            [finding(trial, place, gateway, app)]
+                + (Self.finding(clockAhead: trial.clockAhead, place).map { [$0] } ?? [])
         }
     }
 
@@ -70,7 +72,8 @@ internal struct CredentialCheck {
         let name = app.credentialName(at: gateway) ?? ""
         switch gateway {
         case .apns:
-            return "\(environment.rawValue) takes \(name) for \(app.apns?.topic ?? "")"
+            let topic = app.apns?.topic ?? app.certificateAPNs?.topic ?? ""
+            return "\(environment.rawValue) takes \(name) for \(topic)"
         case .fcm: return "FCM takes \(name) for the project \(app.fcm?.projectID ?? "")"
         case .webpush:
             return "\(name) sign; push services take any key, and compare it with the one that a "
@@ -83,15 +86,12 @@ internal struct CredentialCheck {
         }
     }
 
-    private func clock(_ trial: CredentialTrial, _ place: String) -> [Finding] {
-        guard let ahead = trial.clockAhead, abs(ahead.nanos) > Self.clockTolerance.nanos else {
-            return []
-        }
+    /// What is to be said of a gateway's clock; nil for nothing, also where it told no time.
+    static func finding(clockAhead ahead: TimeSpan?, _ place: String) -> Finding? {
+        guard let ahead, abs(ahead.nanos) > clockTolerance.nanos else { return nil }
         let word = ahead > .zero ? "behind" : "ahead of"
-        return [
-            .warning(
-                "clock: this machine is \(abs(ahead.millis) / 1000) s \(word) the gateway of "
-                    + "\(place); gateways refuse tokens of a wrong clock; run a time service")
-        ]
+        return .warning(
+            "clock: this machine is \(abs(ahead.millis) / 1000) s \(word) the gateway of "
+                + "\(place); gateways refuse tokens of a wrong clock; run a time service")
     }
 }

@@ -1,5 +1,5 @@
-// Credentials change while the process runs: on SIGHUP, and when a file has changed. A new one is
-// tried at its gateway before a push carries it. Whatever is wrong with it is told once, and the old
+// Credentials, and the authorities that connections trust, change while the process runs: on SIGHUP,
+// and when a file has changed. A new one is tried at its gateway before a push depends on it. Whatever is wrong with it is told once, and the old
 // one stays; a file that is still being written is left alone until it rests.
 
 internal import Base
@@ -111,6 +111,7 @@ internal final class CredentialReload {
         do throws(Failure) {
             configuration = try ConfigurationFile.load(path: path)
         } catch {}
+        loader.sharedCAFile = configuration.egress.caFile
         for app in apps {
             guard let settings = configuration.app(named: app.name) else { continue }
             for gateway in Gateway.allCases where app.has(gateway) {
@@ -122,7 +123,7 @@ internal final class CredentialReload {
 
     private func read(_ gateway: Gateway, of settings: Configuration.App, for app: PushApp) {
         let place = Place(app: app.name, gateway: gateway)
-        let files = settings.credentialFiles(at: gateway)
+        let files = configuration.credentialFiles(of: settings, at: gateway)
         let before = files.map { FileState($0) }
         var loaded = PushApp(name: app.name)
         do throws(PushAppError) {
@@ -154,7 +155,9 @@ internal final class CredentialReload {
         var states: [String: FileState?] = [path: FileState(path)]
         for app in configuration.apps {
             for gateway in Gateway.allCases {
-                for file in app.credentialFiles(at: gateway) { states[file] = FileState(file) }
+                for file in configuration.credentialFiles(of: app, at: gateway) {
+                    states[file] = FileState(file)
+                }
             }
         }
         return states
@@ -222,13 +225,16 @@ internal final class CredentialReload {
             let app = apps[index].taking(place.gateway, from: candidate.app)
         else { return }
         if let text = replace(app, place.gateway) { return failed(place, candidate.files, text) }
+        let isCredentialNew = !app.hasSameCredential(as: apps[index], at: place.gateway)
         apps[index] = app
         problems[place] = nil
         // What was replaced needs no tokens any more; what waits still does.
         attend(apps + candidates.values.map(\.app))
         count(place, .replaced)
         log.info(
-            "credential replaced: the new one was tried, and pushes carry it from now on",
+            isCredentialNew
+                ? "credential replaced: the new one was tried, and pushes carry it from now on"
+                : "trusted authorities replaced: the gateway was tried, and connections are made anew",
             [
                 "app": LogValue(place.app), "gateway": LogValue(place.gateway.rawValue),
                 "file": LogValue(candidate.files.joined(separator: ", ")),

@@ -66,11 +66,11 @@ internal enum IndexStore: Sendable {
     }
 
     private static func secured(_ tls: Configuration.Redis.TLS) throws(Failure) -> RedisTLS {
-        var identity: TLSContext.Identity?
-        if let certificate = tls.certificateFile, let key = tls.keyFile {
-            identity = .init(certificateFile: certificate, keyFile: key)
-        }
         do throws(TLSError) {
+            var identity: TLSContext.Identity?
+            if let certificate = tls.certificateFile, let key = tls.keyFile {
+                identity = try .init(certificateFile: certificate, keyFile: key)
+            }
             return RedisTLS(
                 try TLSContext.client(caFile: tls.caFile, alpn: [], identity: identity),
                 serverName: tls.serverName)

@@ -15,8 +15,28 @@ internal struct OfflineCheck {
 
     func run() -> [Finding] {
         clients() + topics() + routes() + egress() + configuration.apps.flatMap(credentials)
-            + clock()
+            + certificates() + clock()
             + retries()
+    }
+
+    /// What ends soon is told while there is time to have it renewed.
+    private func certificates() -> [Finding] {
+        configuration.certificateFiles.compactMap { setting, path in
+            CertificateExpiry.timeLeft(path: path).flatMap {
+                Self.finding(timeLeft: $0, setting, path)
+            }
+        }
+    }
+
+    /// From here on the end of a certificate is told.
+    private static let certificateNotice = TimeSpan.hours(30 * 24)
+
+    /// What is to be said of a certificate that holds for so long; nil for nothing.
+    static func finding(timeLeft: TimeSpan, _ setting: String, _ path: String) -> Finding? {
+        guard timeLeft < certificateNotice else { return nil }
+        let days = Int64(timeLeft.seconds / 86_400)
+        let end = timeLeft < .zero ? "ended \(-days) days ago" : "ends in \(days) days"
+        return .warning("\(setting): the certificate in \(path) \(end); have it renewed")
     }
 
     private func clients() -> [Finding] {
@@ -79,7 +99,7 @@ internal struct OfflineCheck {
         }
         if let file = configuration.egress.caFile {
             do throws(TLSError) {
-                _ = try TLSContext.client(caFile: file, alpn: ["h2"])
+                _ = try TLSAuthorities(file: file)
             } catch {
                 return [.error("egress.ca_file: \(error)")]
             }
@@ -94,18 +114,6 @@ internal struct OfflineCheck {
             _ = try PushApp.load(app)
         } catch {
             return [.error("\(error)")]
-        }
-        let authorities = [
-            ("apns", app.apns?.caFile), ("fcm", app.fcm?.caFile), ("webpush", app.webPush?.caFile),
-            ("expo", app.expo?.caFile),
-        ]
-        for (gateway, file) in authorities {
-            guard let file else { continue }
-            do throws(TLSError) {
-                _ = try TLSContext.client(caFile: file, alpn: ["h2"])
-            } catch {
-                return [.error("apps.\(app.name).\(gateway).ca_file: \(error)")]
-            }
         }
         let gateways = [
             app.apns.map { _ in "APNs" }, app.fcm.map { _ in "FCM" },

@@ -5,6 +5,9 @@ internal import Crypto
 public enum WebPushLimits {
     /// The largest payload before encryption: what every push service has to take.
     public static let payloadBytes = MessageEncryptor.plaintextBytesMax
+    /// The largest encrypted message that fits every road: Firefox on Android gets it in base64, and
+    /// refuses more than 4,096 characters of that.
+    public static let bridgedBytes = 3070
     /// The longest endpoint that is sent to, in bytes.
     public static let endpointBytesMax = 4096
     /// How long a message is stored at most: the shortest maximum among the services, 28 days.

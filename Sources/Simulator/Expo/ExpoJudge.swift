@@ -36,6 +36,8 @@ final class ExpoJudge: Judge {
     private let loop: EventLoop
     private let parser = JSONParser(maximumBytes: 2 << 20)
     private let receipts = ExpoReceiptBook()
+    /// What each project sent lately.
+    private var rates: [String: ExpoRate] = [:]
 
     // What `read` found, for `judge`.
     private var isSend = false
@@ -65,12 +67,16 @@ final class ExpoJudge: Judge {
         subject.topic = isSend ? "send" : "getReceipts"
         subject.isBookkeeping = !isSend
         for message in messages() {
-            subject.parts.append(
-                RequestSubject.Part(
-                    token: message["to"]?.string ?? "",
-                    messageID: message["data"]?["bugle"]?["id"]?.string,
-                    collapseID: message["tag"]?.string, priority: message["priority"]?.string,
-                    expiration: message["ttl"].map { String(decoding: $0.source, as: UTF8.self) }))
+            for token in ExpoMessageCheck.recipients(of: message) ?? [""] {
+                subject.parts.append(
+                    RequestSubject.Part(
+                        token: token,
+                        messageID: message["data"]?["bugle"]?["id"]?.string,
+                        collapseID: message["tag"]?.string, priority: message["priority"]?.string,
+                        expiration: message["ttl"].map {
+                            String(decoding: $0.source, as: UTF8.self)
+                        }))
+            }
         }
         subject.token = subject.parts.first?.token ?? ""
         return subject
@@ -118,13 +124,6 @@ final class ExpoJudge: Judge {
 
 // The single rules.
 extension ExpoJudge {
-    private static let fields: Set<String> = [
-        "to", "title", "subtitle", "body", "data", "ttl", "expiration", "priority", "sound",
-        "badge", "interruptionLevel", "targetContentId", "relevanceScore", "filterCriteria",
-        "threadId", "contentAvailable", "mutableContent", "categoryId", "collapseId", "tag",
-        "channelId", "icon", "richContent",
-    ]
-
     private func messages() -> [JSONValue] {
         guard isSend, let body else { return [] }
         guard body.isArray else { return [body] }
@@ -138,19 +137,30 @@ extension ExpoJudge {
             throw ExpoFault(code: "VALIDATION_ERROR", message: "the body is no JSON")
         }
         let messages = messages()
-        guard messages.count <= Limits.expoMessages else {
+        // Recipients count, not messages.
+        let count = subject.parts.count
+        guard count <= Limits.expoMessages else {
             throw ExpoFault(
                 code: "PUSH_TOO_MANY_NOTIFICATIONS",
-                message: "Too many notifications: \(messages.count) were received.")
+                message: "Too many notifications: \(count) were received.")
         }
-        for message in messages { try checkForm(message) }
+        for message in messages { try ExpoMessageCheck.check(message) }
         try checkProjects(subject)
+        let project = facts.expoProject(of: subject.token)
+        guard rates[project, default: ExpoRate()].take(count, at: loop.wall) else {
+            throw ExpoFault(
+                status: 429, code: "TOO_MANY_REQUESTS",
+                message: "More than \(Limits.expoPerSecond) notifications a second.")
+        }
         let answer = ByteWriter(capacity: 4096)
         answer.append("{\"data\":[")
         var reasons: [String] = []
-        for (index, message) in messages.enumerated() {
-            if index > 0 { answer.append(0x2C) }
-            reasons.append(writeTicket(message, to: answer))
+        for message in messages {
+            let isTooBig = ExpoMessageCheck.size(of: message) > Limits.expoPayloadBytes
+            for token in ExpoMessageCheck.recipients(of: message) ?? [] {
+                if !reasons.isEmpty { answer.append(0x2C) }
+                reasons.append(writeTicket(token, isTooBig: isTooBig, to: answer))
+            }
         }
         answer.append("]}")
         var judgement = Judgement(
@@ -159,31 +169,6 @@ extension ExpoJudge {
                 body: answer.array))
         judgement.partReasons = reasons
         return judgement
-    }
-
-    /// What makes Expo refuse the whole request.
-    private func checkForm(_ message: JSONValue) throws(ExpoFault) {
-        guard message.isObject, message["to"]?.string != nil else {
-            throw ExpoFault(code: "VALIDATION_ERROR", message: "to is required")
-        }
-        var unknown: String?
-        message.forEachMember { name, _ in
-            if !Self.fields.contains(name.text) { unknown = name.text }
-        }
-        if let unknown {
-            throw ExpoFault(code: "VALIDATION_ERROR", message: "\(unknown) is not allowed")
-        }
-        if let ttl = message["ttl"], ttl.int64.map({ $0 < 0 }) ?? true {
-            throw ExpoFault(code: "VALIDATION_ERROR", message: "ttl must be a number")
-        }
-        if let priority = message["priority"]?.string,
-            !["default", "normal", "high"].contains(priority)
-        {
-            throw ExpoFault(code: "VALIDATION_ERROR", message: "priority is not valid")
-        }
-        if let title = message["title"], title.string == nil {
-            throw ExpoFault(code: "VALIDATION_ERROR", message: "title must be a string")
-        }
     }
 
     private func checkProjects(_ subject: RequestSubject) throws(ExpoFault) {
@@ -211,11 +196,11 @@ extension ExpoJudge {
     }
 
     /// Writes the ticket of a message; returns the error's code, empty for none.
-    private func writeTicket(_ message: JSONValue, to answer: ByteWriter) -> String {
-        let token = message["to"]?.string ?? ""
+    private func writeTicket(
+        _ token: String, isTooBig: Bool, to answer: ByteWriter
+    ) -> String {
         let fate = facts.expoFate(of: token)
-        let size = (message["data"]?.source.count ?? 0) + (message["body"]?.stringBytes?.count ?? 0)
-        let code = size > Limits.expoPayloadBytes ? "MessageTooBig" : fate.ticket
+        let code = isTooBig ? "MessageTooBig" : fate.ticket
         guard code.isEmpty else {
             answer.append("{\"status\":\"error\",\"message\":")
             answer.append(jsonString: "\"\(token)\" is not taken: \(code)")
@@ -261,6 +246,21 @@ extension ExpoJudge {
             response: ServerResponse(
                 status: 200, fields: [ServerField("content-type", "application/json")],
                 body: answer.array))
+    }
+}
+
+/// What a project may still send: a bucket that refills evenly within a second.
+private struct ExpoRate {
+    private var left = Double(Limits.expoPerSecond)
+    private var countedAt: UnixMillis?
+
+    mutating func take(_ count: Int, at now: UnixMillis) -> Bool {
+        let rate = Double(Limits.expoPerSecond)
+        if let countedAt { left = min(left + max((now - countedAt).seconds, 0) * rate, rate) }
+        countedAt = now
+        guard left >= Double(count) else { return false }
+        left -= Double(count)
+        return true
     }
 }
 

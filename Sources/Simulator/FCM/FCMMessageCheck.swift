@@ -55,8 +55,18 @@ enum FCMMessageCheck {
                 payloadBytes += value.stringBytes?.count ?? 0
             }
         }
-        if let android = message["android"] { try checkAndroid(android) }
-        if let apns = message["apns"] { try checkAPNs(apns) }
+        if let android = message["android"] {
+            try checkAndroid(android, FCMSchema.android, at: "message.android")
+        }
+        if let android = FCMSchema.member(message, "android_v2", "androidV2") {
+            let path = "message.android_v2"
+            try checkAndroid(android, FCMSchema.androidSecond, at: path)
+            try FCMNotificationCheck.checkSecond(android, at: path)
+        }
+        if let apns = message["apns"] {
+            try checkAPNs(apns)
+            if message["notification"] == nil { try checkSilence(apns) }
+        }
         if let webpush = message["webpush"] { try checkWebPush(webpush) }
         if let options = FCMSchema.member(message, "fcm_options", "fcmOptions") {
             try checkLabel(options, at: "message.fcm_options")
@@ -133,9 +143,10 @@ enum FCMMessageCheck {
         payloadBytes += bytes
     }
 
-    private static func checkAndroid(_ android: JSONValue) throws(FCMFault) {
-        let path = "message.android"
-        try FCMSchema.checkFields(of: android, FCMSchema.android, at: path)
+    private static func checkAndroid(
+        _ android: JSONValue, _ known: Set<String>, at path: String
+    ) throws(FCMFault) {
+        try FCMSchema.checkFields(of: android, known, at: path)
         try FCMSchema.checkString(
             FCMSchema.member(android, "collapse_key", "collapseKey"), at: path + ".collapse_key")
         if let priority = android["priority"] {
@@ -151,9 +162,11 @@ enum FCMMessageCheck {
         var ignored = 0
         if let data = android["data"] { try checkData(data, at: path + ".data", &ignored) }
         if let notification = android["notification"] {
-            try FCMSchema.checkFields(
-                of: notification, FCMSchema.androidNotification, at: path + ".notification")
+            try FCMNotificationCheck.check(notification, at: path + ".notification")
         }
+        try FCMSchema.checkString(
+            FCMSchema.member(android, "restricted_package_name", "restrictedPackageName"),
+            at: path + ".restricted_package_name")
         for (snake, camel): (StaticString, StaticString) in [
             ("direct_boot_ok", "directBootOk"),
             ("bandwidth_constrained_ok", "bandwidthConstrainedOk"),
@@ -197,6 +210,26 @@ enum FCMMessageCheck {
                 "Invalid value at '\(path).payload' (type.googleapis.com/google.protobuf.Struct)",
                 field: path + ".payload")
         }
+        try FCMSchema.checkString(
+            FCMSchema.member(apns, "live_activity_token", "liveActivityToken"),
+            at: path + ".live_activity_token")
+        if let options = FCMSchema.member(apns, "fcm_options", "fcmOptions") {
+            let place = path + ".fcm_options"
+            try FCMSchema.checkFields(of: options, ["analytics_label", "image"], at: place)
+            try FCMSchema.checkString(options["image"], at: place + ".image")
+            try checkLabel(options, at: place)
+        }
+    }
+
+    /// Data alone goes to Apple devices with priority 5 ("projects.messages", field `data`).
+    private static func checkSilence(_ apns: JSONValue) throws(FCMFault) {
+        guard let aps = apns["payload"]?["aps"], aps["content-available"]?.int64 == 1,
+            aps["alert"] == nil, aps["sound"] == nil, aps["badge"] == nil,
+            let priority = apns["headers"]?["apns-priority"]?.string, priority != "5"
+        else { return }
+        throw .invalidArgument(
+            "Data messages to Apple devices must have apns-priority 5.",
+            field: "message.apns.headers")
     }
 
     private static func checkWebPush(_ webpush: JSONValue) throws(FCMFault) {
@@ -207,11 +240,19 @@ enum FCMMessageCheck {
         }
         var ignored = 0
         if let data = webpush["data"] { try checkData(data, at: path + ".data", &ignored) }
-        if let options = FCMSchema.member(webpush, "fcm_options", "fcmOptions"),
-            let link = options["link"]?.string, !link.hasPrefix("https://")
-        {
-            throw .invalidArgument(
-                "The link must be an https URL", field: path + ".fcm_options.link")
+        if let notification = webpush["notification"], !notification.isObject {
+            throw .badRequest(
+                "Invalid value at '\(path).notification' "
+                    + "(type.googleapis.com/google.protobuf.Struct)", field: path + ".notification")
+        }
+        if let options = FCMSchema.member(webpush, "fcm_options", "fcmOptions") {
+            let place = path + ".fcm_options"
+            try FCMSchema.checkFields(of: options, ["link", "analytics_label"], at: place)
+            if let link = options["link"], link.string?.hasPrefix("https://") != true {
+                throw .invalidArgument(
+                    "The link must be an https URL", field: place + ".link")
+            }
+            try checkLabel(options, at: place)
         }
     }
 

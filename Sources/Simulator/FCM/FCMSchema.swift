@@ -17,13 +17,9 @@ enum FCMSchema {
         "fcm_options", "direct_boot_ok", "bandwidth_constrained_ok", "restricted_satellite_ok",
     ]
 
-    static let androidNotification: Set<String> = [
-        "title", "body", "icon", "color", "sound", "tag", "click_action", "body_loc_key",
-        "body_loc_args", "title_loc_key", "title_loc_args", "channel_id", "ticker", "sticky",
-        "event_time", "local_only", "notification_priority", "default_sound",
-        "default_vibrate_timings", "default_light_settings", "vibrate_timings", "visibility",
-        "notification_count", "light_settings", "image", "bypass_proxy_notification", "proxy",
-    ]
+    /// The preview `AndroidConfigV2`, whose kind says how urgent it is.
+    static let androidSecond = android.subtracting(["priority", "notification"])
+        .union(["remote_notification", "background_sync"])
 
     static let webpush: Set<String> = ["headers", "data", "notification", "fcm_options"]
 

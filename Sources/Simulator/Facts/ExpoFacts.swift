@@ -42,6 +42,13 @@ struct ExpoFacts: Sendable {
     /// The access token that is asked for; nil for none.
     var accessToken: String?
     var fates: [String: ExpoTokenFate] = [:]
-    /// Projects of tokens; those of all others are one.
+    /// Projects of tokens that were registered.
     var projects: [String: String] = [:]
+
+    /// The project of any other token: `ExponentPushToken[project-NAME-...]` belongs to `@NAME/app`,
+    /// the rest to one project.
+    static func project(namedBy token: String) -> String {
+        let words = (token.split(separator: "[").last ?? "").split(separator: "-")
+        return words.count > 2 && words[0] == "project" ? "@\(words[1])/app" : "@demo/app"
+    }
 }

@@ -202,6 +202,6 @@ extension GatewayFacts {
     }
 
     func expoProject(of token: String) -> String {
-        state.withLock { $0.expo.projects[token] ?? "@demo/app" }
+        state.withLock { $0.expo.projects[token] ?? ExpoFacts.project(namedBy: token) }
     }
 }

@@ -6,6 +6,9 @@ public enum SubscriptionState: Sendable, Hashable {
     case live
     /// 410: it has expired, or its user unsubscribed.
     case gone
+    /// It leads to a phone over another service, which takes a message in base64: what has over 4,096
+    /// characters then is refused, although it is no larger than every push service has to take.
+    case bridged
 }
 
 /// A subscription as its push service, and its browser, know it.

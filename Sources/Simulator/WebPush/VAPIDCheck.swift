@@ -19,6 +19,8 @@ struct VAPIDClaims {
     /// The key that signed it, base64url.
     let key: String
     let audience: String
+    /// Whether the subject names a host that others can reach.
+    let hasPublicSubject: Bool
     let expires: UnixMillis
 }
 
@@ -73,6 +75,21 @@ final class VAPIDCheck {
             let subject = claims["sub"]?.string,
             subject.hasPrefix("mailto:") || subject.hasPrefix("https://")
         else { return nil }
-        return VAPIDClaims(key: key, audience: audience, expires: UnixMillis(expires * 1000))
+        return VAPIDClaims(
+            key: key, audience: audience, hasPublicSubject: Self.isPublic(subject),
+            expires: UnixMillis(expires * 1000))
+    }
+
+    /// `mailto:` with an address or an https URL, at a name with a dot that is none of those which
+    /// are reserved for private use (RFC 6761, RFC 6762).
+    private static func isPublic(_ subject: String) -> Bool {
+        let rest =
+            subject.hasPrefix("mailto:")
+            ? subject.split(separator: "@", omittingEmptySubsequences: false).last ?? ""
+            : subject.dropFirst("https://".count)
+        let host = rest.prefix { $0 != "/" && $0 != ":" && $0 != "?" }.lowercased()
+        let isAddress = !subject.hasPrefix("mailto:") || subject.contains("@")
+        return isAddress && host.contains(".") && !host.hasPrefix(".") && !host.hasSuffix(".")
+            && ![".local", ".localhost", ".invalid", ".test"].contains { host.hasSuffix($0) }
     }
 }

@@ -60,8 +60,12 @@ final class WebPushJudge: Judge {
             let claims = try tokens.claims(
                 of: request.value("authorization"), origin: "https://\(authority)", state,
                 at: loop.wall)
+            // Apple takes no subject that leads nowhere; the others do not look at it.
+            if family == .apple, !claims.hasPublicSubject { throw .credentialInvalid }
             // The key of the message must not be the one that identifies the sender (RFC 8292, 4).
-            if Base64URL.encode(request.body.bytes[21..<86]) == claims.key {
+            if request.bodyLength > 0,
+                Base64URL.encode(request.body.bytes[21..<86]) == claims.key
+            {
                 throw .encodingInvalid
             }
             return try deliver(request, subject, claims)
@@ -130,6 +134,8 @@ extension WebPushJudge {
 
     private func checkBody(_ request: ServerRequest) throws(WebPushFault) {
         guard request.bodyLength <= Limits.webPushBodyBytes else { throw .tooLarge }
+        // A push without a message has no coding (RFC 8030, section 5).
+        if request.bodyLength == 0 { return }
         // The fields of the older coding must not come with the new one.
         guard request.value("content-encoding")?.spells("aes128gcm") == true,
             request.field("crypto-key") == nil, request.field("encryption") == nil
@@ -154,9 +160,13 @@ extension WebPushJudge {
             }
         }
         if fact.state == .gone { throw .gone }
+        let isLarge = (request.bodyLength * 4 + 2) / 3 > Limits.webPushBodyBytes
+        if fact.state == .bridged, isLarge { throw .tooLarge }
         if let key = fact.vapidKey, key != claims.key { throw .otherKey }
         var judgement = accept(subject)
-        if let keys = fact.keys, keys.decrypt(request.body.array) == nil {
+        if request.bodyLength > 0, let keys = fact.keys,
+            keys.decrypt(request.body.array) == nil
+        {
             judgement.advisory = "a message that its browser cannot decrypt"
         }
         return judgement

@@ -40,12 +40,16 @@ import TokenIndex
         }
     }
 
-    @Test func `is the gateway that takes its time`() throws {
+    private func slowGateway() throws -> Simulator {
         var options = SimulatorOptions()
         options.faults = FaultPlan(rules: [
             FaultRule("slow", FaultMatch(), .delay(.fixed(.milliseconds(400))))
         ])
-        let world = try World(try Simulator(options), lanes: 1)
+        return try Simulator(options)
+    }
+
+    @Test func `is the gateway that takes its time`() throws {
+        let world = try World(try slowGateway(), lanes: 1)
         world.settings.eventsInFlight = 10
         for user in 0..<200 { try world.register("phone-\(user)", user: "u\(user)") }
         try world.start()
@@ -62,10 +66,12 @@ import TokenIndex
     }
 
     @Test func `is the quota that requests wait for`() throws {
-        let gateway = try ScriptedGateway { _, _ in .hold }
-        let world = try world(gateway, users: 400) { $0.inFlightPerBulkhead = 2 }
+        let world = try World(try slowGateway(), lanes: 1)
+        world.settings.eventsInFlight = 10
+        world.settings.inFlightPerBulkhead = 2
+        for user in 0..<200 { try world.register("phone-\(user)", user: "u\(user)") }
         try world.start()
-        try publish(400, to: world, users: 400)
+        try publish(400, to: world, users: 200)
         #expect(isNamed(.quota, in: world))
     }
 

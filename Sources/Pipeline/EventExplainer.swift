@@ -29,9 +29,10 @@ public final class EventExplainer {
     }
 
     /// Says what would become of an event that is published now and whose user has these
-    /// addresses and this record; throws what would stand in the dead letter.
+    /// addresses and this record; throws what would stand in the dead letter. With a count of two
+    /// or more it is the latest of a burst of so many, and sent for all of them.
     public func explain(
-        _ value: [UInt8], of eventClass: EventClass = .transactional,
+        _ value: [UInt8], of eventClass: EventClass = .transactional, count: Int64 = 1,
         to addresses: [DeviceAddress], user: UserRecord? = nil, at now: UnixMillis
     ) throws(EventCheck.Refusal) -> Explanation {
         let parser = JSONParser()
@@ -41,7 +42,7 @@ public final class EventExplainer {
                 timestamp: now, key: nil, value: bytes, headers: [])
             do throws(Refusal) {
                 return .success(
-                    try explain(record, eventClass, addresses, user, now, parser))
+                    try explain(record, eventClass, count, addresses, user, now, parser))
             } catch {
                 return .failure(EventCheck.Refusal(code: error.code, reason: error.reason))
             }
@@ -50,15 +51,16 @@ public final class EventExplainer {
     }
 
     private func explain(
-        _ record: InputRecord, _ eventClass: EventClass, _ addresses: [DeviceAddress],
-        _ user: UserRecord?, _ now: UnixMillis, _ parser: JSONParser
+        _ record: InputRecord, _ eventClass: EventClass, _ count: Int64,
+        _ addresses: [DeviceAddress], _ user: UserRecord?, _ now: UnixMillis, _ parser: JSONParser
     ) throws(Refusal) -> Explanation {
         let decoder = EventDecoder(
             maximumBytes: configuration.limits.eventBytes,
             takesUserFromSubject: configuration.cloudEvents.userFromSubject)
         let envelope = try decoder.decode(record, with: parser)
         let app = try app(of: envelope)
-        let routed = try contents.route(envelope, app: app.name, eventClass, in: routes)
+        let routed = try contents.route(
+            envelope, app: app.name, eventClass, in: routes, count: count)
         if routed == nil {
             if !envelope.content.isExplicit { envelope.content.takeFromPayload() }
             guard envelope.content.isExplicit else {

@@ -154,6 +154,13 @@ class Routes(harness.WorldTest):
         for device in (self.phone, self.tablet):
             self.assertNotIn(device.token, curl + simctl + text)
 
+        self.assertIn("expected", explain("--burst", "none", code=2))
+        counted = self.world.folder / "counted.yaml"
+        burst["coalesce"]["summary"] = {"title": "{{count}} new"}
+        counted.write_text(harness.yaml({**settings, "routes": {"chat": burst}}) + "\n")
+        done = bugle("explain", file, "--config", counted, "--burst", "5", "--json")
+        self.assertIn('"title":"5 new"', json.loads(done.stdout)["targets"][0]["request"]["body"])
+
         file.write_text(json.dumps({**event, "ttl": 0}))
         told = json.loads(explain("--json"))
         self.assertEqual(told["folding"]["not_gathered"], "ttl 0: it must not be stored")

@@ -28,8 +28,8 @@ import TokenIndex
             text: text, environment: ["APNS_KEY": "k", "FCM_ACCOUNT": "a", "VAPID_KEY": "v"])
     }
 
-    @Test func `there is one for each route`() throws {
-        #expect(Self.names.count == 11)
+    @Test func `there is one for each route, and one of a burst`() throws {
+        #expect(Self.names.count == 12)
         #expect(try RouteTable.compile(try configuration()).routes.count == 11)
     }
 
@@ -50,7 +50,8 @@ import TokenIndex
         var devices: [DeviceAddress] = []
         try root["devices"]?.forEachElement { devices.append(try address($0)) }
         let explanation = try explainer.explain(
-            compact(event), to: devices, at: try #require(RFC3339.parse("2026-12-01T09:00:01Z")))
+            compact(event), count: root["burst"]?.int64 ?? 1, to: devices,
+            at: try #require(RFC3339.parse("2026-12-01T09:00:01Z")))
         let writer = ByteWriter()
         write(explanation, to: writer)
         let expected = root["expected"].map { String(decoding: compact($0), as: UTF8.self) } ?? ""

@@ -12,12 +12,13 @@ internal enum ExplainCommand: Command {
     static let summary = "shows the route of an event and the exact requests that would go out"
     static let synopsis =
         "explain EVENT.json --config FILE [--device FILE [--user FILE]] [--class NAME] "
-        + "[--format curl|simctl] [--json]"
+        + "[--burst N] [--format curl|simctl] [--json]"
     static let options: [Option] = [
         .config,
         .value("device", "FILE", "devices: a record of push.devices, or one on each line"),
         .value("user", "FILE", "the user: a record of push.users; without it there is none"),
         .value("class", "NAME", "the class of the topic: critical, transactional or marketing"),
+        .value("burst", "N", "the push that stands for a burst of so many such events"),
         .value("format", "NAME", "commands for a shell: curl, or simctl for a simulated iPhone"),
         .json,
     ]
@@ -25,7 +26,8 @@ internal enum ExplainCommand: Command {
         EVENT.json holds the record's value; - is standard input. The user's devices are those of
         the token index, or of --device, and so is what the user said for all of them (push.users,
         or --user). The same code decodes, routes and renders as in run; no gateway is asked. It
-        also says which events of the user would be folded with this one, or would replace it, and
+        also says which events of the user would be folded with this one, or would replace it
+        (--burst shows the push that stands for several: EVENT.json is the latest of them), and
         warns of values that look like a card number, an IBAN or a JWT. Tokens and credentials are
         masked, sizes are the true ones. Exit code 1: the event would become a dead letter, and the
         line says why.
@@ -37,6 +39,7 @@ internal enum ExplainCommand: Command {
         let routes = try ConfigurationFile.routes(of: configuration)
         let eventClass = try eventClass(arguments)
         let format = try format(arguments)
+        let count = try arguments.integer("burst", in: 1...1_000_000) ?? 1
         let summary = try file.check(
             maximumBytes: configuration.limits.eventBytes,
             takesUserFromSubject: configuration.cloudEvents.userFromSubject)
@@ -48,7 +51,8 @@ internal enum ExplainCommand: Command {
         let explanation: Explanation
         do throws(EventCheck.Refusal) {
             explanation = try explainer.explain(
-                file.bytes, of: eventClass, to: devices, user: user, at: SystemTime.shared.wall)
+                file.bytes, of: eventClass, count: Int64(count), to: devices, user: user,
+                at: SystemTime.shared.wall)
         } catch {
             throw .failed("\(file.name): \(error.code.rawValue): \(error.reason)")
         }

@@ -124,6 +124,9 @@ public final class IndexBuilder: Sendable {
     /// How far the builder is.
     public var progress: IndexProgress { shared.progress.withLock { $0 } }
 
+    /// Records that were taken and are not applied yet, as of now.
+    public var waiting: Int { shared.waiting }
+
     /// Stops and waits for the thread. What is in progress is applied again by the next one.
     public func stop() {
         mailbox.post(.stop)

@@ -74,6 +74,8 @@ private final class Claims: Sendable {
     }
 
     let nextOffset: Int64
+    /// While it is closed nothing is applied, as when the store is away.
+    let gate = Mutex(true)
     let state = Mutex(State())
     let changed = Semaphore()
 
@@ -121,6 +123,7 @@ private final class ClaimingWriter: IndexWriter {
     }
 
     func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64) {
+        while !claims.gate.withLock({ $0 }) { _ = claims.changed.wait(upTo: .milliseconds(20)) }
         claims.change { $0.applied += 1 }
         delegate?.changeFinished(tag: tag, .applied)
     }
@@ -153,6 +156,54 @@ private final class ClaimingWriter: IndexWriter {
         let hasSaidSo = world.sink.lines.contains { $0.contains("the index is built anew") }
         #expect(hasSaidSo == (rebuilds > 0))
         #expect(feed.stop(deadline: SystemTime.shared.monotonic + .seconds(30)))
+    }
+}
+
+@Suite struct `How far the index is behind` {
+    private func eventually(_ condition: () -> Bool) -> Bool {
+        let deadline = SystemTime.shared.monotonic + .seconds(60)
+        let never = Semaphore()
+        while !condition() {
+            guard SystemTime.shared.monotonic < deadline else { return false }
+            _ = never.wait(upTo: .milliseconds(20))
+        }
+        return true
+    }
+
+    @Test func `grows while a store that is away takes nothing, and is none when all is applied`()
+        throws
+    {
+        let world = try FeedWorld()
+        try world.publish(3)
+        let claims = Claims(0)
+        claims.gate.withLock { $0 = false }
+        let feed = try IndexFeed(
+            world.settings, makeWriter: { _ in ClaimingWriter(claims) },
+            registry: world.registry, log: world.log)
+        let lag = { world.registry.sum(of: "bugle_index_lag_seconds") }
+        // Everything was read, nothing was applied.
+        #expect(eventually { lag() > 1 })
+        let before = lag()
+        #expect(eventually { lag() > before + 0.5 })
+        claims.gate.withLock { $0 = true }
+        #expect(eventually { lag() == 0 })
+        #expect(claims.state.withLock { $0.applied } == 3)
+        #expect(feed.stop(deadline: SystemTime.shared.monotonic + .seconds(30)))
+    }
+
+    @Test func `is the age of the oldest record that waits`() {
+        var records = UnappliedRecords()
+        #expect(records.oldest(waiting: 0) == nil)
+        records.handed(10, from: 100)
+        records.handed(5, from: 200)
+        #expect(records.oldest(waiting: 15) == 100)
+        #expect(records.oldest(waiting: 6) == 100)
+        #expect(records.oldest(waiting: 5) == 200)
+        records.handed(1, from: 300)
+        #expect(records.oldest(waiting: 1) == 300)
+        #expect(records.oldest(waiting: 0) == nil)
+        for number in 0..<10_000 { records.handed(1, from: Int64(number)) }
+        #expect(records.oldest(waiting: 7) == 9_993)
     }
 }
 

@@ -2,6 +2,7 @@
 metrics, and whatever an alert or a panel names has to be there."""
 
 import json
+import os
 import pathlib
 import random
 import re
@@ -259,6 +260,30 @@ class Scraped(harness.WorldTest):
         self.assertGreater(left, 300 * 86400)
         wait_until(
             lambda: value('bugle_lane_busy_seconds_total{lane="0"}') > 0, 30, "a lane that worked")
+
+    def test_the_process_is_told_as_the_kernel_tells_it(self):
+        folder = pathlib.Path("/proc") / str(self.world.dispatcher.child.pid)
+
+        def kernel():
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            ticks = os.sysconf("SC_CLK_TCK")
+            pages = int((folder / "statm").read_text().split()[1])
+            return ((int(fields[11]) + int(fields[12])) / ticks, pages * os.sysconf("SC_PAGE_SIZE"),
+                    len(list((folder / "fd").iterdir())))
+
+        before = kernel()
+        told = {}
+        for line in self.world.get("/metrics")[1].splitlines():
+            if line.startswith("process_"):
+                name, number = line.split()
+                told[name] = float(number)
+        after = kernel()
+        self.assertTrue(
+            before[0] - 0.1 <= told["process_cpu_seconds_total"] <= after[0] + 0.1, (before, told))
+        self.assertLess(abs(told["process_resident_memory_bytes"] - after[1]), 32 << 20)
+        # The connection that asks is one of them.
+        self.assertLess(abs(told["process_open_fds"] - after[2]), 10)
+        self.assertGreater(told["process_max_fds"], told["process_open_fds"])
 
     def test_the_metrics_follow_the_conventions(self):
         done = promtool("check", "metrics", stdin=self.world.get("/metrics")[1])

@@ -109,7 +109,7 @@ internal final class IndexFeedState: Sendable {
         ) { [self] in isWriter.load(ordering: .relaxed) ? 1 : 0 }
         registry.gauge(
             "bugle_index_lag_seconds",
-            help: "Age of the newest record applied while more are known to wait; 0 at the end."
+            help: "Age of the oldest record that is not applied; 0 when all are."
         ) { [self] in Double(lagMillis.load(ordering: .relaxed)) / 1000 }
     }
 }

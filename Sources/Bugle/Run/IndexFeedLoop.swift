@@ -20,10 +20,13 @@ internal final class IndexFeedLoop {
     private var epoch: UInt64 = 0
     /// What the builder did not take yet.
     private var batch: [IndexInput] = []
+    private var unapplied = UnappliedRecords()
     /// Whether the builder knows that the topics were read to their end.
     private var hasCaughtUp = false
     private var caughtUpAt = MonotonicTime(nanos: .min / 2)
     private var recordCount = 0
+    /// The timestamp of the record that was read last.
+    private var newest: Int64?
     /// Whether the index was whole, as far as this writer has told.
     private var isComplete = false
     private var startedAt = MonotonicTime(nanos: 0)
@@ -74,6 +77,7 @@ internal final class IndexFeedLoop {
 
     private func turn() {
         for event in orders.take() { follow(event) }
+        observeLag()
         notices.publish()
         guard let reader else {
             orders.wait(upTo: Self.wait)
@@ -86,7 +90,6 @@ internal final class IndexFeedLoop {
         reader.read(max: Self.batchRecords, timeout: Self.wait) { take($0) }
         guard batch.isEmpty || hand() else { return }
         guard reader.isAtEnd else { return }
-        state.lagMillis.store(0, ordering: .relaxed)
         let now = SystemTime.shared.monotonic
         guard !hasCaughtUp || now - caughtUpAt >= Self.caughtUpInterval else { return }
         hasCaughtUp = true
@@ -97,15 +100,25 @@ internal final class IndexFeedLoop {
     /// Hands the batch to the builder; false when it has no room for it.
     private func hand() -> Bool {
         guard let builder, builder.feed(batch, epoch: epoch) else { return false }
+        unapplied.handed(batch.count, from: batch.first?.position.timestamp ?? 0)
         batch.removeAll(keepingCapacity: true)
         return true
+    }
+
+    /// How far the index is behind: the age of the oldest record that is not applied. While the store
+    /// is away it grows, however little there is to apply.
+    private func observeLag() {
+        let oldest =
+            unapplied.oldest(waiting: builder?.waiting ?? 0) ?? batch.first?.position.timestamp
+            ?? (reader?.isAtEnd ?? true ? nil : newest)
+        let now = SystemTime.shared.wall.value
+        state.lagMillis.store(oldest.map { max(now - $0, 0) } ?? 0, ordering: .relaxed)
     }
 
     private func take(_ record: borrowing KafkaRecord) {
         let timestamp = record.timestampMillis ?? 0
         recordCount += 1
-        state.lagMillis.store(
-            max(SystemTime.shared.wall.value - timestamp, 0), ordering: .relaxed)
+        newest = timestamp
         batch.append(
             IndexInput(
                 topic: settings.topic(named: record.topic),
@@ -173,6 +186,9 @@ internal final class IndexFeedLoop {
         builder = nil
         reader = nil
         batch = []
+        unapplied = UnappliedRecords()
+        newest = nil
+        state.lagMillis.store(0, ordering: .relaxed)
         _ = orders.take()
         state.hindrance.withLock { $0 = nil }
         for ticket in state.tickets.withLock({ tickets in

@@ -100,7 +100,7 @@ import Testing
 
     /// What a sound reader finds in a whole JSON text: whether any string in it is a deadly word.
     private func mayTouch(_ body: [UInt8]) -> Bool {
-        guard let value = try? JSONSerialization.jsonObject(with: Data(body)) else { return false }
+        guard let value = wholeJSON(body) else { return false }
         return strings(in: value).contains { text in
             Self.deadly.contains(text) || text.contains(Self.sentence)
         }
@@ -201,8 +201,7 @@ import Testing
             let grant = grants.next(&random)
             let reply = self.answer(grant, status, &random) { answer, _ in OAuthReply(answer) }
             guard case .token(_, let life) = reply.meaning else { return nil }
-            let isWhole = (try? JSONSerialization.jsonObject(with: Data(grant))) != nil
-            if !isWhole || status != 200 { return "a token from \(self.text(grant))" }
+            if !isWholeJSON(grant) || status != 200 { return "a token from \(self.text(grant))" }
             return life <= FCMLimits.tokenLifeMax ? nil : "a life of \(life)"
         }
     }

@@ -26,10 +26,6 @@ import TokenIndex
         }
     }
 
-    private func isWhole(_ bytes: [UInt8]) -> Bool {
-        (try? JSONSerialization.jsonObject(with: Data(bytes))) != nil
-    }
-
     private func text(_ bytes: [UInt8]) -> String {
         String(decoding: bytes.prefix(400), as: UTF8.self)
     }
@@ -53,7 +49,7 @@ import TokenIndex
             }
             guard let change, let record = change.record else { return nil }
             if !change.key.utf8.elementsEqual(key) { return "another key: \(change.key)" }
-            if !self.isWhole(value), value.first != 0 { return "a person: \(self.text(value))" }
+            if !isWholeJSON(value), value.first != 0 { return "a person: \(self.text(value))" }
             if let hours = record.quietHours,
                 !(0..<1440).contains(hours.from) || !(0..<1440).contains(hours.to)
             {
@@ -70,7 +66,7 @@ import TokenIndex
         FuzzRun.feed("acks") { random in
             let value = mutator.next(&random)
             let ack = value.withUnsafeBytes { AckSample.read($0, parser) }
-            return ack == nil || self.isWhole(value) ? nil : "an ack: \(self.text(value))"
+            return ack == nil || isWholeJSON(value) ? nil : "an ack: \(self.text(value))"
         }
     }
 
@@ -89,7 +85,7 @@ import TokenIndex
             for _ in 0..<3 {
                 let value = mutator.next(&random)
                 let record = value.withUnsafeBytes { ControlRecord($0, parser: parser) }
-                if record != nil, !self.isWhole(value) { return "a word: \(self.text(value))" }
+                if record != nil, !isWholeJSON(value) { return "a word: \(self.text(value))" }
                 let key = Array(
                     (record?.key ?? keys.randomElement(using: &random) ?? "").utf8)
                 let isGone = Int.random(in: 0..<8, using: &random) == 0
@@ -125,7 +121,7 @@ import TokenIndex
             case .absent: return nil
             case .unusable(let text): return text.isEmpty ? "no reason" : nil
             case .key(let key):
-                if !self.isWhole(Array(String(decoding: value, as: UTF8.self).utf8)) {
+                if !isWholeJSON(Array(String(decoding: value, as: UTF8.self).utf8)) {
                     return "a key: \(self.text(value))"
                 }
                 // A key that was taken can be encrypted for.
@@ -186,7 +182,7 @@ import TokenIndex
             }
             do throws(Refusal) {
                 let ticket = try TicketRecord(record, parser: parser)
-                return ticket.id.isEmpty || !isWhole(value) ? "a ticket: \(text(value))" : nil
+                return ticket.id.isEmpty || !isWholeJSON(value) ? "a ticket: \(text(value))" : nil
             } catch {
                 return error.reason.isEmpty ? "a refusal without a reason" : nil
             }

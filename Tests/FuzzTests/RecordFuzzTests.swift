@@ -44,10 +44,9 @@ import TokenIndex
                 let summary = try EventCheck.check(
                     bytes, headers: chosen, takesUserFromSubject: Bool.random(using: &random),
                     at: UnixMillis(1_735_689_600_000))
-                let isWhole =
-                    (try? JSONSerialization.jsonObject(with: Data(bytes))) != nil
-                    || bytes.first == 0
-                if !isWhole { return "an event from \(String(decoding: bytes, as: UTF8.self))" }
+                if !isWholeJSON(bytes), bytes.first != 0 {
+                    return "an event from \(String(decoding: bytes, as: UTF8.self))"
+                }
                 return summary.userID.isEmpty && !summary.isBroadcast ? "nobody's event" : nil
             } catch {
                 return error.reason.isEmpty ? "a refusal without a reason" : nil
@@ -125,8 +124,8 @@ import TokenIndex
                 value.withUnsafeBytes { try? decoder.decode(key: key, value: $0) }
             }
             guard record != nil else { return nil }
-            let isWhole = (try? JSONSerialization.jsonObject(with: Data(value))) != nil
-            return isWhole ? nil : "a verdict from \(String(decoding: value, as: UTF8.self))"
+            return isWholeJSON(value)
+                ? nil : "a verdict from \(String(decoding: value, as: UTF8.self))"
         }
     }
 
@@ -175,9 +174,8 @@ import TokenIndex
             guard case .request = rendering else {
                 return request.fields.isEmpty && request.body.count == 0 ? nil : "half a request"
             }
-            let body = Data(request.body.array)
-            return (try? JSONSerialization.jsonObject(with: body)) == nil
-                ? "a body that is no JSON: \(request.body.text.prefix(300))" : nil
+            return isWholeJSON(request.body.array)
+                ? nil : "a body that is no JSON: \(request.body.text.prefix(300))"
         }
     }
 }

@@ -55,7 +55,12 @@ class CommandLine(unittest.TestCase):
     def test_bad_json_names_the_file_and_the_place(self):
         file = self.folder / "event.json"
         file.write_text("{\"type\": \"order.shipped\",\n \"user_id\": }\n")
-        self.assert_one_line(bugle("validate", file), 1, r"event\.json", "json")
+        # The brace where a value should be: line 2, column 13.
+        self.assert_one_line(bugle("validate", file), 1, r"event\.json:2:13: ", "not JSON")
+
+    def test_bad_json_from_a_pipe_is_told_with_its_place(self):
+        done = bugle("validate", "-", stdin="{\"type\": order.shipped}\n")
+        self.assert_one_line(done, 1, r"standard input:1:10: ", "not JSON")
 
     def test_an_event_without_a_user_is_refused(self):
         file = self.folder / "event.json"
@@ -86,6 +91,13 @@ class Configuration(harness.WorldTest):
         self.assertEqual(len(said), 1, done.stdout + done.stderr)
         self.assertLess(len(lines(done.stderr)), 5, done.stderr)
 
+    def assert_one_error(self, done, *words):
+        """One line tells the whole error: nothing else that is said is one."""
+        self.assert_one_line(done, 1, *words)
+        # What `check` finds it lists among what is right; what ends a command is on stderr.
+        told = [line for line in lines(done.stdout) if line.startswith("error")]
+        self.assertEqual(len(told + lines(done.stderr)), 1, done.stdout + done.stderr)
+
     def test_the_configuration_is_right(self):
         for options in ([], ["--online"]):
             done = bugle("check", "--config", self.world.config, *options)
@@ -96,35 +108,69 @@ class Configuration(harness.WorldTest):
         line = next(
             n for n, text in enumerate(file.read_text().splitlines(), 1) if "brokrs" in text)
         self.assert_one_line(
-            bugle("check", "--config", file), 1, "brokrs", "brokers", rf"\b{line}\b")
+            bugle("check", "--config", file), 1, rf":{line}: kafka\.brokrs: unknown key",
+            "did you mean \"brokers\"")
+
+    def test_an_unknown_key_that_may_be_left_out_is_one_line(self):
+        file = self.changed(lambda text: text.replace("lanes: 2", "lnes: 2"))
+        line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if "lnes" in text)
+        for command in ("check", "run"):
+            with self.subTest(command=command):
+                self.assert_one_error(
+                    bugle(command, "--config", file), rf"{re.escape(str(file))}:{line}: ",
+                    "lnes: unknown key", "did you mean \"lanes\"")
 
     def test_a_value_of_the_wrong_type_is_named(self):
         file = self.changed(lambda text: text.replace("lanes: 2", "lanes: many"))
-        self.assert_one_line(bugle("check", "--config", file), 1, "lanes")
+        self.assert_one_error(
+            bugle("check", "--config", file), "lanes: expected ", "whole number from 1 to 64")
 
     def test_a_missing_key_file_is_named(self):
         file = self.changed(lambda text: text.replace("AuthKey.p8", "Missing.p8"))
-        self.assert_one_line(bugle("check", "--config", file), 1, r"Missing\.p8")
+        for command in ("check", "run"):
+            with self.subTest(command=command):
+                self.assert_one_error(
+                    bugle(command, "--config", file), r":\d+: apps\.shop\.apns\.key_file: ",
+                    r"Missing\.p8: No such file")
 
     def test_a_key_file_that_is_no_key_is_named(self):
         (self.world.folder / "Broken.p8").write_text("this is no key\n")
         file = self.changed(lambda text: text.replace("AuthKey.p8", "Broken.p8"))
-        self.assert_one_line(bugle("check", "--config", file), 1, r"Broken\.p8")
+        for command in ("check", "run"):
+            with self.subTest(command=command):
+                self.assert_one_error(
+                    bugle(command, "--config", file), r"apps\.shop\.apns\.key_file: ",
+                    r"Broken\.p8", "not PEM", "give the whole file")
+
+    def test_a_key_file_of_another_service_is_told_with_the_one_to_take(self):
+        file = self.changed(lambda text: text.replace("AuthKey.p8", "service-account.json"))
+        self.assert_one_error(
+            bugle("check", "--config", file), r"apps\.shop\.apns\.key_file: ",
+            r"service-account\.json", r"a \.p8 file from Apple")
 
     def test_a_dead_letter_topic_that_is_read_is_refused(self):
         file = self.changed(lambda text: text.replace(harness.DEAD_LETTERS, harness.EVENTS))
-        self.assert_one_line(bugle("check", "--config", file), 1, "dead_letters")
+        self.assert_one_error(
+            bugle("check", "--config", file), "dead_letters", "every topic has one use")
 
     def test_a_broker_that_is_down_is_named(self):
         nowhere = f"127.0.0.1:{harness.free_port()}"
-        file = self.changed(lambda text: text.replace(self.world.kafka.address, nowhere))
-        self.assert_one_line(bugle("check", "--online", "--config", file), 1, re.escape(nowhere))
-        self.assert_one_line(bugle("topics", "apply", "--config", file), 1, re.escape(nowhere))
+        # With a name of its own: `run` would take the one of the replica that works here.
+        file = self.changed(lambda text: text.replace(
+            f"  brokers: \"{self.world.kafka.address}\"\n",
+            f"  brokers: \"{nowhere}\"\n  instance: \"nowhere\"\n"))
+        for command in (["check", "--online"], ["topics", "apply"], ["run"]):
+            with self.subTest(command=command):
+                self.assert_one_error(
+                    bugle(*command, "--config", file), f"no broker answers at {re.escape(nowhere)}",
+                    "start it, or correct kafka\\.brokers and security\\.protocol")
 
     def test_a_redis_that_is_down_is_named(self):
         nowhere = f"127.0.0.1:{harness.free_port()}"
         file = self.changed(lambda text: text.replace(self.world.redis.address, nowhere))
-        self.assert_one_line(bugle("check", "--online", "--config", file), 1, re.escape(nowhere))
+        self.assert_one_error(
+            bugle("check", "--online", "--config", file), re.escape(nowhere),
+            "start it, or correct redis\\.address")
 
     def test_records_of_another_partitioner_are_noticed(self):
         self.world.register([harness.device(random.Random(6), "misrouted", "misrouted-phone")])

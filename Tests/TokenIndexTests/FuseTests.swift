@@ -29,11 +29,14 @@ extension IndexRig {
     }
 
     /// Applies verdicts one after another, as if they were read this moment.
-    fileprivate func judge(_ records: [InvalidationRecord], age: TimeSpan = .zero) throws {
+    fileprivate func judge(
+        _ records: [InvalidationRecord], age: TimeSpan = .zero, partition: Int32 = 0
+    ) throws {
         for record in records {
             offset += 1
             try apply(
-                .invalidation(record), at: place(offset, time: loop.wall.value - age.millis))
+                .invalidation(record),
+                at: place(offset, partition: partition, time: loop.wall.value - age.millis))
         }
     }
 
@@ -138,6 +141,34 @@ extension IndexRig {
             #expect(rig.tripped.isEmpty, "\(store.name)")
             try rig.judge([counted("i69")])
             #expect(rig.tripped.count == 1, "\(store.name)")
+        }
+    }
+
+    @Test func `counts the verdicts of all writers together, and trips once`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            let other = try IndexRig(store, isComplete: false)
+            try rig.register(60)
+            // Each writer reads a partition of its own, and each has half of what it takes.
+            try rig.judge((0..<25).map { counted("i\($0)") })
+            try other.judge((25..<49).map { counted("i\($0)") }, partition: 1)
+            #expect(rig.tripped.isEmpty && other.tripped.isEmpty, "\(store.name)")
+            #expect(try rig.standings(store, 0..<60) == [.suspended: 49, .active: 11])
+            try other.judge([counted("i49")], partition: 1)
+            let fuse = try #require(other.tripped.first, "\(store.name)")
+            #expect(fuse.held == 50 && fuse.name == name, "\(store.name)")
+            try other.turn { other.notices.count == 51 }
+            let published = other.takePublished()
+            #expect(Set(published.map(\.addressID.installID)).count == 50, "\(store.name)")
+            #expect(published.allSatisfy { $0.fuseID == fuse.id })
+            try other.judge(published, partition: 1)
+            // The writer that did not see it trip holds what comes behind as well.
+            try rig.judge([counted("i50")])
+            #expect(
+                try rig.standings(store, 0..<60) == [.quarantined: 51, .active: 9], "\(store.name)")
+            #expect(rig.takePublished().allSatisfy { $0.fuseID == fuse.id })
+            #expect(rig.tripped.isEmpty && other.tripped.count == 1, "\(store.name)")
+            #expect(try store.operations().fuses().map(\.id) == [fuse.id])
         }
     }
 

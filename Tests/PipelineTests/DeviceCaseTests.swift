@@ -2,6 +2,7 @@
 
 import Base
 import Kafka
+import Simulator
 import Testing
 
 @testable import Pipeline
@@ -86,5 +87,45 @@ import Testing
         #expect(gateway.seen.count == 11)
         #expect(Set(gateway.seen.map(\.messageID)).count == 10)
         #expect(world.stop())
+    }
+
+    @Test func `FCM-13: or a refused push leaves the user's other devices their own`() throws {
+        func token(_ install: String) -> String { World.token(of: install, gateway: .fcm) }
+        var options = SimulatorOptions()
+        // The field of a payload: an invalid argument that says nothing about the token.
+        let refusal =
+            #"{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"Invalid value","details":[{"#
+            + #""@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","#
+            + #""errorCode":"INVALID_ARGUMENT"}]}}"#
+        options.faults = FaultPlan(rules: [
+            FaultRule(
+                "dead", FaultMatch(.fcm, tokenPrefix: token("dead")),
+                .answer(FaultAnswer(status: 404, reason: "UNREGISTERED"))),
+            FaultRule(
+                "refused", FaultMatch(.fcm, tokenPrefix: token("refused")),
+                .answer(FaultAnswer(status: 400, reason: "INVALID_ARGUMENT", body: refusal))),
+        ])
+        let simulator = try Simulator(options)
+        let world = try World(simulator)
+        for install in ["dead", "refused", "good"] {
+            try world.register(install, user: "u1", gateway: .fcm)
+        }
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 3)
+        #expect(world.stop())
+        let outcomes = results.map { [$0.text("install_id"), $0.text("outcome")] }
+        #expect(
+            Set(outcomes) == [
+                ["dead", "token_invalid"], ["refused", "rejected"], ["good", "accepted"],
+            ])
+        #expect(results.map { $0.text("attempts") } == ["1", "1", "1"])
+        let asked = simulator.journal.entries.filter { $0.service == .fcm }
+        #expect(asked.count == 3)
+        #expect(Set(asked.map(\.token)) == [token("dead"), token("refused"), token("good")])
+        // Only the dead one's registration ends.
+        let verdicts = try world.records(of: "push.invalidations", atLeast: 1)
+        #expect(verdicts.map(\.key) == ["shop/dead"])
     }
 }

@@ -128,4 +128,44 @@ import Testing
         let verdicts = try world.records(of: "push.invalidations", atLeast: 1)
         #expect(verdicts.map(\.key) == ["shop/dead"])
     }
+
+    @Test func `APNS-06: with a malformed token costs no request, and its neighbours nothing`()
+        throws
+    {
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
+        let good = String(repeating: "ab", count: 32)
+        let tokens = ["null": "(null)", "spaced": "<aabb ccdd>", "letters": "zz", "good": good]
+        for (install, token) in tokens {
+            try world.register(install, user: "u1", token: token)
+        }
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 4)
+        let outcomes = results.map { [$0.text("install_id"), $0.text("outcome")] }
+        #expect(
+            Set(outcomes) == [
+                ["null", "token_invalid"], ["spaced", "token_invalid"],
+                ["letters", "token_invalid"], ["good", "accepted"],
+            ])
+        let malformed = results.filter { $0.text("outcome") == "token_invalid" }
+        #expect(malformed.count == 3)
+        #expect(malformed.allSatisfy { $0.text("reason") == "malformed_token" })
+        #expect(malformed.allSatisfy { $0.text("attempts") == "0" })
+        #expect(gateway.seen.map(\.token) == [good])
+
+        // The index forgets them: the next event is for one device.
+        let verdicts = try world.records(of: "push.invalidations", atLeast: 3)
+        #expect(Set(verdicts.map(\.key)) == ["shop/null", "shop/spaced", "shop/letters"])
+        for verdict in verdicts { try world.apply(verdict: verdict) }
+        try world.publish(id: "e2", user: "u1")
+        try world.flush()
+        let all = try world.records(of: "push.results", atLeast: 5)
+        #expect(world.stop())
+        #expect(try world.records(of: "push.results", atLeast: 5).count == 5)
+        #expect(
+            all.filter { $0.text("event_id") == "e2" }.map { $0.text("outcome") } == ["accepted"])
+        #expect(gateway.seen.map(\.token) == [good, good])
+    }
 }

@@ -186,23 +186,27 @@ final class World {
         return stopped ?? true
     }
 
-    /// Registers a device; its token is derived from its name. `extra` are more members of the
-    /// record, with a comma in front.
+    /// Registers a device; its token is derived from its name unless it is given. `extra` are more
+    /// members of the record, with a comma in front.
     func register(
         _ install: String, user: String?, app: String = "shop", gateway: Gateway = .apns,
-        kind: String = "alert",
+        kind: String = "alert", instance: String? = nil, token: String? = nil,
         registeredAt: Int64 = 1_735_689_600_000, permission: String = "granted",
         extra: String = ""
     ) throws {
         let owner = user.map { "\"\($0)\"" } ?? "null"
-        let key = Array("\(app)/\(install)\(kind == "alert" ? "" : "/\(kind)")".utf8)
+        let id = try #require(
+            AddressID(app: app, installID: install, kind: kind, instance: instance))
+        let key = Array(id.text.utf8)
+        let instanceMember = instance.map { #","instance":"\#($0)""# } ?? ""
+        let token = token ?? Self.token(of: install, gateway: gateway)
         let value = Array(
             """
             {"v":1,"app":"\(app)","install_id":"\(install)","kind":"\(kind)","user_id":\(owner),
              "platform":"\(gateway == .apns ? "ios" : "android")","gateway":"\(gateway.rawValue)",
              "environment":"\(gateway == .apns ? "production" : "none")",
-             "token":"\(Self.token(of: install, gateway: gateway))","version":\(offset + 1),"registered_at":\(registeredAt),
-             "permission":"\(permission)"\(extra)}
+             "token":"\(token)","version":\(offset + 1),"registered_at":\(registeredAt),
+             "permission":"\(permission)"\(instanceMember)\(extra)}
             """.utf8)
         try apply(key, value, at: registeredAt)
     }

@@ -4,6 +4,7 @@
 import Base
 import Crypto
 import Gateways
+import Simulator
 import Testing
 import TokenIndex
 
@@ -195,6 +196,32 @@ private struct Phone {
             let targets = event.targets.compactMap { $0.address?.addressID }
             #expect(Set(targets) == ["shop/phone", "shop/pad"], "\(preference)")
         }
+    }
+
+    @Test(arguments: [[Gateway.apns, .fcm], [.fcm, .apns]])
+    func `gets one push, through the gateway that is preferred of two that are configured`(
+        preference: [Gateway]
+    ) throws {
+        let simulator = try Simulator()
+        let world = try World(simulator, lanes: 1)
+        world.settings.gatewayPreference = preference
+        // The other gateway's address is the newer one, so that age would decide differently.
+        for (age, gateway) in preference.reversed().enumerated() {
+            try world.register(
+                "phone", user: "u1", gateway: gateway, instance: gateway.rawValue,
+                registeredAt: 1_735_689_600_000 - Int64(age))
+        }
+        try world.start()
+        for event in 0..<3 { try world.publish(id: "e\(event)", user: "u1") }
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 3)
+        #expect(world.stop())
+        let preferred = preference[0].rawValue
+        #expect(results.map { $0.text("outcome") } == ["accepted", "accepted", "accepted"])
+        #expect(results.map { $0.text("gateway") } == [preferred, preferred, preferred])
+        let asked = simulator.journal.entries.map(\.service).filter { $0 != .oauth }
+        let service: SimulatedService = preference[0] == .apns ? .apnsProduction : .fcm
+        #expect(asked == [service, service, service])
     }
 
     @Test func `gets the one that is not quarantined`() throws {

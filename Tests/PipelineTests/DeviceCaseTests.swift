@@ -1,6 +1,8 @@
 // Cases from the field about one bad device: what it costs itself, and what it must not cost others.
 
 import Base
+import HTTP2
+import JSON
 import Kafka
 import Simulator
 import Testing
@@ -71,15 +73,7 @@ import Testing
         #expect(try world.records(of: "push.results", atLeast: 9).count == 9)
 
         // The same record, a quarter of an hour later.
-        let now = "\(SystemTime.shared.wall.value)"
-        var headers = retry.headers
-        headers["bugle-not-before"] = now
-        headers["bugle-pending-state"] = headers["bugle-pending-state"]?
-            .replacing("\(due)", with: now)
-        try world.publish(
-            retry.value, key: retry.key, to: "push.events-retry-10s",
-            headers: headers.map { .init($0.key, $0.value) })
-        try world.flush()
+        try world.putBack(retry)
         let results = try world.records(of: "push.results", atLeast: 10)
         #expect(results.count == 10)
         #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
@@ -167,5 +161,58 @@ import Testing
         #expect(
             all.filter { $0.text("event_id") == "e2" }.map { $0.text("outcome") } == ["accepted"])
         #expect(gateway.seen.map(\.token) == [good, good])
+    }
+
+    @Test func `FCM-08: or a gateway that was unavailable shows one notification`() throws {
+        var options = SimulatorOptions()
+        options.journal = .full(bodies: true)
+        // Retry-After takes the record to a topic that waits long enough for the test to go first.
+        options.faults = FaultPlan(rules: [
+            FaultRule(
+                "unavailable", FaultMatch(.fcm, count: 1),
+                .answer(
+                    FaultAnswer(
+                        status: 503, reason: "UNAVAILABLE",
+                        fields: [ServerField("retry-after", "900")])))
+        ])
+        let simulator = try Simulator(options)
+        let world = try World(simulator)
+        try world.register("pixel", user: "u1", gateway: .fcm)
+        try world.start()
+        try world.publish(
+            id: "e1", user: "u1", extra: #","fcm":{"android":{"collapse_key":"news"}}"#)
+        try world.flush()
+        let retries = try world.records(of: "push.events-retry-1h", atLeast: 1)
+        #expect(try world.records(of: "push.results", atLeast: 1, within: .zero).isEmpty)
+        try world.putBack(try #require(retries.first))
+        let results = try world.records(of: "push.results", atLeast: 1)
+        #expect(world.stop())
+        #expect(results.map { $0.text("outcome") } == ["accepted"])
+        #expect(results.map { $0.text("attempts") } == ["2"])
+        let asked = simulator.journal.entries.filter { $0.service == .fcm }
+        #expect(asked.map(\.status) == [503, 200])
+        #expect(asked.map(\.collapseID) == ["news", "news"])
+        let tags = try asked.map { entry in
+            let root = try JSONParser().parse(String(decoding: entry.body, as: UTF8.self))
+            return try #require(
+                root["message"]?["android"]?["notification"]?["tag"]?.string)
+        }
+        #expect(tags.count == 2 && Set(tags).count == 1)
+        #expect(try world.records(of: "push.results", atLeast: 1).count == 1)
+    }
+}
+
+extension World {
+    /// Puts a record of a retry topic in again as if its wait were over.
+    fileprivate func putBack(_ retry: TopicRecord) throws {
+        let due = try #require(retry.headers["bugle-not-before"])
+        let now = "\(SystemTime.shared.wall.value)"
+        var headers = retry.headers
+        headers["bugle-not-before"] = now
+        headers["bugle-pending-state"] = headers["bugle-pending-state"]?.replacing(due, with: now)
+        try publish(
+            retry.value, key: retry.key, to: "push.events-retry-10s",
+            headers: headers.map { .init($0.key, $0.value) })
+        try flush()
     }
 }

@@ -82,7 +82,7 @@ extension Lane {
         for bulkhead in apps.lazy.flatMap(\.bulkheads) {
             bulkhead.metrics.note(
                 bulkhead.budget, waiting: bulkhead.waiting.count,
-                isFuseTripped: fuses[bulkhead.fuse] != nil)
+                isFuseTripped: fuses[bulkhead.fuse] != nil, isRefused: bulkhead.isRefused)
         }
         for bulkhead in apps.lazy.flatMap(\.bulkheads) { bulkhead.metrics.publish() }
     }

@@ -185,6 +185,7 @@ internal final class BulkheadMetrics {
         var limit = 0
         var waiting = 0
         var trippedFuses = 0
+        var refusals = 0
     }
 
     let retries: Counter
@@ -198,6 +199,7 @@ internal final class BulkheadMetrics {
     private let limit: Gauge
     private let waiting: Gauge
     private let trippedFuse: Gauge
+    private let refused: Gauge
     private let registry: MetricsRegistry
     private let app: String
     private let gateway: Gateway
@@ -228,6 +230,10 @@ internal final class BulkheadMetrics {
             "bugle_bulkhead_waiting", help: "Requests that wait for that.", labels: labels)
         trippedFuse = registry.gauge(
             "bugle_fuse_tripped", help: "Lanes that know of a fuse that holds verdicts back.",
+            labels: labels)
+        refused = registry.gauge(
+            "bugle_bulkhead_refused",
+            help: "Lanes whose last pushes were refused for our credential, topic or project.",
             labels: labels)
         retries = registry.counter(
             "bugle_retries_total", help: "Attempts that were put off and made again.",
@@ -297,11 +303,12 @@ internal final class BulkheadMetrics {
     }
 
     /// Takes a bulkhead's state in; the push services of web push are summed.
-    func note(_ budget: Budget, waiting: Int, isFuseTripped: Bool) {
+    func note(_ budget: Budget, waiting: Int, isFuseTripped: Bool, isRefused: Bool) {
         seen.inFlight += budget.inFlight
         seen.limit += Int(budget.limit)
         seen.waiting += waiting
         seen.trippedFuses = max(seen.trippedFuses, isFuseTripped ? 1 : 0)
+        seen.refusals = max(seen.refusals, isRefused ? 1 : 0)
     }
 
     /// Shows what was taken in since the last time.
@@ -310,6 +317,7 @@ internal final class BulkheadMetrics {
         limit.set(seen.limit)
         waiting.set(seen.waiting)
         trippedFuse.set(seen.trippedFuses)
+        refused.set(seen.refusals)
         seen = Seen()
     }
 

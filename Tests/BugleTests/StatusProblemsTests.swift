@@ -32,6 +32,9 @@ import Testing
             page: "BugleCredentialRefused", metric: "bugle_credential_refused",
             rule: "(bugle_credential_refused) > 0", bound: 0, labels: place),
         Case(
+            page: "BugleCredentialRefused", metric: "bugle_bulkhead_refused",
+            rule: "(bugle_bulkhead_refused) > 0", bound: 0, labels: place),
+        Case(
             page: "BugleCredentialPending", metric: "bugle_credentials_pending",
             rule: "max(bugle_credentials_pending) > 0", bound: 0),
         Case(

@@ -70,12 +70,14 @@ import TokenIndex
         let refused = #""level":"error","msg":"the gateway refuses our credential""#
         #expect(world.lines(with: refused) == 1)
         #expect(world.lines(with: #""level":"error""#) == 1)
+        #expect(world.eventually { world.registry.sum(of: "bugle_bulkhead_refused") == 2 })
         state.isBroken.store(false, ordering: .releasing)
         try publish(0..<300, "taken", to: world)
         _ = try world.records(of: "push.results", atLeast: 600, within: .seconds(60))
         #expect(
             world.lines(with: #""level":"info","msg":"the gateway takes our pushes again""#) == 1)
         #expect(world.lines(with: refused) == 1)
+        #expect(world.eventually { world.registry.sum(of: "bugle_bulkhead_refused") == 0 })
         #expect(world.stop())
     }
 

@@ -321,7 +321,7 @@ final class World {
     }
 
     /// Whether a condition comes true; looked at every 10 ms.
-    func eventually(within span: TimeSpan = .seconds(30), _ condition: () -> Bool) -> Bool {
+    func eventually(within span: TimeSpan = .seconds(90), _ condition: () -> Bool) -> Bool {
         let deadline = SystemTime.shared.monotonic + span
         while !condition() {
             guard SystemTime.shared.monotonic < deadline else { return false }
@@ -333,7 +333,7 @@ final class World {
     func flush() throws { try producer.flush(timeout: .seconds(10)) }
 
     /// Reads a topic until it has so many records, and then whatever follows at once.
-    func records(of topic: String, atLeast count: Int, within span: TimeSpan = .seconds(30)) throws
+    func records(of topic: String, atLeast count: Int, within span: TimeSpan = .seconds(90)) throws
         -> [TopicRecord]
     {
         let reader = try TopicReader(

@@ -29,8 +29,10 @@ internal struct StatusProblems {
         for breaker in registry.readings(of: "bugle_breakers_open") where breaker.value > 0 {
             add("BugleGatewayDown", "\(place(breaker)) fails, its events are parked")
         }
-        for refused in registry.readings(of: "bugle_credential_refused") where refused.value > 0 {
-            add("BugleCredentialRefused", "\(place(refused)) refuses our credential")
+        let refusals = ["bugle_credential_refused", "bugle_bulkhead_refused"]
+            .flatMap { registry.readings(of: $0) }.filter { $0.value > 0 }
+        for place in Set(refusals.map(place)).sorted() {
+            add("BugleCredentialRefused", "\(place) refuses our credential")
         }
         if registry.sum(of: "bugle_credentials_pending") > 0 {
             add("BugleCredentialPending", "a new credential does not serve, the old one still does")

@@ -142,7 +142,10 @@ internal struct StatusReport: Sendable {
     }
 
     private func writeCredentials(_ object: inout JSONObjectWriter) {
-        let refused = registry.readings(of: "bugle_credential_refused")
+        let refused = Set(
+            ["bugle_credential_refused", "bugle_bulkhead_refused"]
+                .flatMap { registry.readings(of: $0) }.filter { $0.value > 0 }
+                .map { Self.place(of: $0).prefix(2) })
         object.name("credentials")
         let ages = registry.readings(of: "bugle_credential_token_age_seconds")
         array(ages, to: object.bytes) { age in
@@ -151,8 +154,7 @@ internal struct StatusReport: Sendable {
             credential.string("app", place[0])
             credential.string("gateway", place[1])
             credential.integer("token_age_ms", Int64(age.value * 1000))
-            let isRefused = refused.contains { Self.place(of: $0) == place && $0.value > 0 }
-            credential.bool("refused", isRefused)
+            credential.bool("refused", refused.contains(place.prefix(2)))
             credential.end()
         }
         object.name("certificates")

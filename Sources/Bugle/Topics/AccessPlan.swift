@@ -33,7 +33,8 @@ internal struct AccessPlan: Equatable {
         }
         let bugle =
             topic(
-                events + [topics.devices, topics.control, topics.acks], "Read", "Describe")
+                events + [topics.devices, topics.users, topics.control, topics.acks], "Read",
+                "Describe")
             + topic(
                 waiting + [topics.tickets, topics.invalidations, topics.status], "Read", "Write",
                 "Describe")
@@ -47,12 +48,15 @@ internal struct AccessPlan: Equatable {
                         resource: "transactional-id", name: group + "-", isPrefix: true,
                         operations: ["Write", "Describe"])
                 ] : [])
+        // Everything that `bugle index`, `dlt`, `audit`, `trace` and the levers do.
         let operators =
-            topic([topics.control], "Read", "Write", "Describe")
+            topic(
+                events + [topics.control, topics.devices, topics.users, topics.invalidations],
+                "Read", "Write", "Describe")
             + topic(
-                events + waiting + [
-                    topics.status, topics.results, topics.deadLetters, topics.invalidations,
-                    topics.receipts, topics.acks,
+                waiting + [
+                    topics.status, topics.results, topics.deadLetters, topics.receipts,
+                    topics.acks,
                 ], "Read", "Describe")
             + [Right(resource: "group", name: group, operations: ["Describe"])]
         return [
@@ -63,8 +67,13 @@ internal struct AccessPlan: Equatable {
                 rights: topic([topics.devices], "Write", "Describe")
                     + topic([topics.invalidations], "Read", "Describe")),
             AccessPlan(
+                principal: "accounts", rights: topic([topics.users], "Write", "Describe")),
+            AccessPlan(
+                principal: "acknowledgements", rights: topic([topics.acks], "Write", "Describe")),
+            AccessPlan(
                 principal: "analysts",
-                rights: topic([topics.results, topics.receipts], "Read", "Describe")),
+                rights: topic(
+                    [topics.results, topics.receipts, topics.acks], "Read", "Describe")),
             AccessPlan(principal: "operators", rights: operators),
         ]
     }

@@ -50,9 +50,12 @@ extension Lane {
     }
 
     /// Whether a bulkhead that has no room has not answered for much longer than it takes. Room
-    /// comes with answers: where none comes, each that waits takes room from all others.
+    /// comes with answers: where none comes, each that waits takes room from all others. Before the
+    /// first answer nobody knows how long it takes, and tokens and connections are still made.
     private func standsStill(_ bulkhead: Bulkhead) -> Bool {
-        guard bulkhead.budget.inFlight > 0 else { return false }
+        guard bulkhead.budget.inFlight > 0, bulkhead.pace.roundTrip.smoothed > .zero else {
+            return false
+        }
         let since = bulkhead.stillSince ?? loop.now
         bulkhead.stillSince = since
         return loop.now - since >= max(settings.stillness, bulkhead.pace.roundTrip.smoothed * 4)

@@ -29,6 +29,9 @@ PARTITIONS = 24
 GROUP = "bugle"
 EVENTS, DEVICES, RESULTS = "push.events", "push.devices", "push.results"
 INVALIDATIONS, DEAD_LETTERS = "push.invalidations", "push.events-dlt"
+# Where events wait that a gateway had no room for, or failed.
+WAITING = ["push.events-retry-10s", "push.events-retry-1m", "push.events-parked-apns-production",
+           "push.events-parked-apns-sandbox", "push.events-parked-fcm-none"]
 START_TIMEOUT = 30  # seconds; a process that is not up by then is broken
 
 
@@ -226,12 +229,14 @@ class Kafka:
     def committed(self, topic=EVENTS, group=GROUP):
         return wire.committed_offsets(self.address, group, topic, PARTITIONS)
 
-    def is_settled(self):
+    def is_settled(self, topics=(EVENTS,)):
         """Whether the group has committed everything that was published."""
-        committed = self.committed()
-        return all(
-            end == 0 or committed.get(partition, -1) == end
-            for partition, end in self.ends(EVENTS).items())
+        for topic in topics:
+            committed = self.committed(topic)
+            if any(end != 0 and committed.get(partition, -1) != end
+                   for partition, end in self.ends(topic).items()):
+                return False
+        return True
 
 
 class Redis:

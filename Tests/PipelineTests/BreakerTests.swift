@@ -181,10 +181,16 @@ import Testing
 
 /// Room that does not come, on a clock that the test turns.
 @Suite struct `Waiting for room` {
-    /// Twenty events for a gateway that takes nine of them and holds back what it says.
+    /// Twenty events for a gateway that takes nine of them and holds back what it says, after it
+    /// has answered one.
     private func crowd(_ gateway: ScriptedGateway) throws -> OneLane {
         let world = try OneLane(gateway) { $0.inFlightPerBulkhead = 10 }
         try world.register("phone", user: "ada", token: SHA256Digest(of: "phone").hex)
+        try world.publish(id: "first", user: "ada")
+        try world.settle(held: 1)
+        world.time.advance(by: .milliseconds(20))
+        gateway.release()
+        try world.turn { world.events.allSatisfy { $0.openTargets == 0 } }
         for number in 0..<20 { try world.publish(id: "e\(number)", user: "ada") }
         try world.settle(held: 9)
         return world
@@ -208,7 +214,7 @@ import Testing
         let world = try crowd(gateway)
         world.time.advance(by: .milliseconds(400))
         gateway.release()
-        try world.turn { gateway.seen.count == 18 }
+        try world.turn { gateway.seen.count == 19 }
         world.time.advance(by: .milliseconds(400))
         for _ in 0..<5 { world.lane.loop.turn(waitingUpTo: .milliseconds(2)) }
         #expect(parked(world) == 0)

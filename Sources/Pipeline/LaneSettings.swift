@@ -61,7 +61,7 @@ internal struct LaneSettings: Sendable {
     let roomPatience = TimeSpan.seconds(2)
     /// After so long without room and without an answer a bulkhead stands still, and nobody waits
     /// for it any more.
-    let stillness = TimeSpan.milliseconds(500)
+    let stillness = TimeSpan.seconds(1)
     /// The shortest time between two parked events that go and see whether a gateway answers.
     let probeInterval = TimeSpan.seconds(1)
     /// How often the lane looks after what is parked and what waits for room.

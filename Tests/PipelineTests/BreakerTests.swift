@@ -202,7 +202,7 @@ import Testing
 
     @Test func `ends soon at a gateway that answers nothing at all`() throws {
         let world = try crowd(try ScriptedGateway { _, _ in .hold })
-        world.time.advance(by: .milliseconds(400))
+        world.time.advance(by: .milliseconds(900))
         for _ in 0..<5 { world.lane.loop.turn(waitingUpTo: .milliseconds(2)) }
         #expect(parked(world) == 0)
         world.time.advance(by: .milliseconds(150))
@@ -212,10 +212,10 @@ import Testing
     @Test func `goes on at one that is slow`() throws {
         let gateway = try ScriptedGateway { _, _ in .hold }
         let world = try crowd(gateway)
-        world.time.advance(by: .milliseconds(400))
+        world.time.advance(by: .milliseconds(900))
         gateway.release()
         try world.turn { gateway.seen.count == 19 }
-        world.time.advance(by: .milliseconds(400))
+        world.time.advance(by: .milliseconds(900))
         for _ in 0..<5 { world.lane.loop.turn(waitingUpTo: .milliseconds(2)) }
         #expect(parked(world) == 0)
     }

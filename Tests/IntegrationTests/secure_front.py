@@ -21,7 +21,7 @@ def certificate(folder):
     key, file = folder / "broker-key.pem", folder / "broker.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-         "-nodes", "-days", "2", "-subj", "/CN=broker", "-addext", f"subjectAltName=IP:{HOST}",
+         "-nodes", "-days", "365", "-subj", "/CN=broker", "-addext", f"subjectAltName=IP:{HOST}",
          "-keyout", str(key), "-out", str(file)], check=True, capture_output=True)
     return key, file
 

@@ -53,6 +53,8 @@ final class World {
     init(apps: [PushApp], lanes: Int, stopGateways: @escaping () -> Void) throws {
         self.apps = apps
         self.stopGateways = stopGateways
+        // As `bugle` does: hiredis and librdkafka write to sockets whose other end may have gone.
+        signal(SIGPIPE, SIG_IGN)
         cluster = try MockCluster()
         let outputs = [
             "push.results", "push.invalidations", "push.events-dlt", "push.receipts",

@@ -92,6 +92,7 @@ extension Configuration.FCM {
         tokenEndpoint = section.value(
             "token_endpoint", default: nil, "an address that starts with https://"
         ) { text in Endpoint(text).map { .some($0) } }
+        ramp = section.span("ramp", default: .seconds(60), in: .zero ... .hours(1))
         caFile = section.file("ca_file")
         section.finish()
     }

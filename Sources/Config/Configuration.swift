@@ -196,6 +196,8 @@ public struct Configuration: Sendable {
         public var endpoint: Endpoint
         /// Where access tokens are fetched; nil for the address that the service account names.
         public var tokenEndpoint: Endpoint?
+        /// How long the way up to the project's whole rate takes, 0 s to 1 h; default 60 s, 0 for none.
+        public var ramp: TimeSpan
         /// Certificate authorities to trust instead of the system's, a PEM file.
         public var caFile: String?
     }

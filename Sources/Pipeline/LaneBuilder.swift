@@ -37,9 +37,9 @@ internal final class LaneBuilder {
     }
 
     /// The permits of a rate that other processes take from too; nil when none do.
-    private func permits(_ name: String, perSecond: Int, burst: Int) -> Permits? {
+    private func permits(_ rate: SharedRate) -> Permits? {
         guard let usage, usage.isShared else { return nil }
-        return Permits(SharedRate(name, perSecond: perSecond, burst: burst), usage, on: loop)
+        return Permits(rate, usage, on: loop)
     }
 
     func build(_ pulse: LanePulse) throws(LaneBuildError) -> Lane {
@@ -143,7 +143,9 @@ internal final class LaneBuilder {
         let account = fcm.tokens.credential.account.clientEmail
         let fcmBulkhead = bulkhead(app, .fcm, .none, account, pool, .fcm(renderer, accessTokens))
         let rate = plan.dispatcher.fcmPermitsPerSecond
-        fcmBulkhead.permits = permits("fcm/\(fcm.projectID)", perSecond: rate, burst: rate)
+        fcmBulkhead.permits = permits(
+            SharedRate(
+                "fcm/\(fcm.projectID)", perSecond: rate, burst: rate, ramp: fcm.ramp))
         app.add(fcmBulkhead)
     }
 
@@ -177,8 +179,9 @@ internal final class LaneBuilder {
             receipts: ExpoReceipts(app: app.name, loop: loop, plan.registry))
         gateway.authorities = expo.endpoint.authorities
         gateway.permits = permits(
-            "expo/\(app.name)", perSecond: ExpoLimits.permitsPerSecond,
-            burst: ExpoLimits.messagesPerRequest)
+            SharedRate(
+                "expo/\(app.name)", perSecond: ExpoLimits.permitsPerSecond,
+                burst: ExpoLimits.messagesPerRequest))
         app.expo = gateway
         ownPools.append(pace)
         app.add(bulkhead(app, .expo, .none, app.name, pace, .expo(gateway)))

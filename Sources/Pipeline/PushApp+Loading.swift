@@ -184,9 +184,11 @@ public final class PushAppLoader {
         let name = SHA256Digest(of: "\(account.tokenEndpoint.uri) \(json)")
         let tokens = accounts[name] ?? AccessTokenService(OAuthCredential(account))
         accounts[name] = tokens
-        return PushApp.FCM(
+        var loaded = PushApp.FCM(
             projectID: fcm.projectID ?? account.projectID, tokens: tokens,
             endpoint: GatewayEndpoint(fcm.endpoint, trusting: try authorities(fcm.caFile, path)))
+        loaded.ramp = fcm.ramp
+        return loaded
     }
 
     private static func read(

@@ -52,6 +52,8 @@ public struct PushApp: Sendable {
         public var projectID: String
         /// Where messages are sent.
         public var endpoint: GatewayEndpoint
+        /// How long the way up to the project's whole rate takes, for replicas that share one.
+        public var ramp = FCMLimits.ramp
         /// Fetches access tokens, once for all lanes.
         internal var tokens: AccessTokenService
 

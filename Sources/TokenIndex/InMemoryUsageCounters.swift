@@ -53,6 +53,35 @@ internal struct UsageBook: Sendable {
     private struct Bucket {
         var left: Double
         var countedAt: UnixMillis
+        /// The rate of the moment, a second.
+        var level: Double
+
+        init(_ rate: SharedRate, at now: UnixMillis) {
+            level = Self.hasRamp(rate) ? Self.step(rate) : Double(rate.perSecond)
+            left = .infinity
+            countedAt = now
+        }
+
+        private static func hasRamp(_ rate: SharedRate) -> Bool { rate.ramp > .seconds(1) }
+
+        /// What the level rises or falls by in a second.
+        private static func step(_ rate: SharedRate) -> Double {
+            Double(rate.perSecond) / rate.ramp.seconds
+        }
+
+        /// Lets time pass.
+        mutating func advance(_ rate: SharedRate, to now: UnixMillis) {
+            let passed = Double(max((now - countedAt).millis, 0)) / 1_000
+            var most = Double(rate.burst)
+            if Self.hasRamp(rate) {
+                let (step, whole) = (Self.step(rate), Double(rate.perSecond))
+                let up = left < most * level / whole / 4 ? min(passed, 1) : 0
+                level = min(max(level + (up - (passed - up)) * step, step), whole)
+                most *= level / whole / 2
+            }
+            left = min(most, left + passed * level)
+            countedAt = max(now, countedAt)
+        }
     }
 
     private var buckets: [SharedRate: Bucket] = [:]
@@ -128,11 +157,11 @@ internal struct UsageBook: Sendable {
     }
 
     mutating func lease(_ wanted: Int, of rate: SharedRate, at now: UnixMillis) -> Int {
-        let held = buckets[rate] ?? Bucket(left: Double(rate.burst), countedAt: now)
-        let span = Double(max((now - held.countedAt).millis, 0)) / 1_000
-        let left = min(Double(rate.burst), held.left + span * Double(rate.perSecond))
-        let granted = max(min(wanted, Int(left)), 0)
-        buckets[rate] = Bucket(left: left - Double(granted), countedAt: max(now, held.countedAt))
+        var bucket = buckets[rate] ?? Bucket(rate, at: now)
+        bucket.advance(rate, to: now)
+        let granted = max(min(wanted, Int(bucket.left)), 0)
+        bucket.left -= Double(granted)
+        buckets[rate] = bucket
         return granted
     }
 

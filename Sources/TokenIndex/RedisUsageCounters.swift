@@ -85,7 +85,9 @@ internal final class RedisUsageCounters: UsageCounters {
         _ wanted: Int, of rate: SharedRate, at now: UnixMillis,
         _ done: @escaping (Result<Int, UsageFault>) -> Void
     ) {
-        let arguments = [String(rate.perSecond), String(rate.burst), String(wanted)]
+        let arguments = [
+            String(rate.perSecond), String(rate.burst), String(wanted), String(rate.ramp.millis),
+        ]
         ask(UsageScripts.lease, [layout.rate(rate.name)], arguments) { answer in
             done(answer.map { min(max(Int($0), 0), wanted) })
         }

@@ -81,12 +81,18 @@ public struct SharedRate: Hashable, Sendable {
     public var perSecond: Int
     /// Permits that may be saved up.
     public var burst: Int
+    /// How long the way up takes from nothing to the whole rate; up to a second is none. With a ramp
+    /// there is a level, the rate of the moment, and half of its part of `burst` is saved up. It
+    /// begins at what a second of the ramp brings, climbs while more is wanted than it gives, and
+    /// falls as slowly while less is, or nothing.
+    public var ramp: TimeSpan
 
     /// A rate with the name of its owner.
-    public init(_ name: String, perSecond: Int, burst: Int) {
+    public init(_ name: String, perSecond: Int, burst: Int, ramp: TimeSpan = .zero) {
         self.name = name
         self.perSecond = perSecond
         self.burst = burst
+        self.ramp = ramp
     }
 }
 

@@ -68,18 +68,34 @@ internal enum UsageScripts {
         return tonumber(first[2]) + span
         """)
 
-    /// KEYS: rate. ARGV: per second, burst, wanted. Returns what is granted. The server's clock counts:
-    /// those of replicas differ by more than a lease lasts.
+    /// KEYS: rate. ARGV: per second, burst, wanted, milliseconds of the ramp. Returns what is granted.
+    /// The server's clock counts: those of replicas differ by more than a lease lasts. With a ramp
+    /// there is a level besides, the rate of the moment: see `SharedRate.ramp`.
     static let lease = RedisScript(
         """
         local time = redis.call('TIME')
         local now = time[1] * 1000 + math.floor(time[2] / 1000)
         local rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
-        local held = redis.call('HMGET', KEYS[1], 'n', 't')
-        local left, at = tonumber(held[1] or burst), tonumber(held[2] or now)
-        left = math.min(burst, left + math.max(now - at, 0) * rate / 1000)
+        local ramp = tonumber(ARGV[4])
+        local held = redis.call('HMGET', KEYS[1], 'n', 't', 'l')
+        local at = tonumber(held[2] or now)
+        local passed = math.max(now - at, 0)
+        local level, most = rate, burst
+        if ramp > 1000 then
+          local least = rate * 1000 / ramp
+          level = tonumber(held[3] or least)
+          local up = 0
+          if tonumber(held[1] or burst) < burst * level / rate / 4 then
+            up = math.min(passed, 1000)
+          end
+          level = level + (up - (passed - up)) * rate / ramp
+          level = math.min(math.max(level, least), rate)
+          most = burst * level / rate / 2
+        end
+        local left = math.min(most, tonumber(held[1] or most) + passed * level / 1000)
         local granted = math.max(math.min(tonumber(ARGV[3]), math.floor(left)), 0)
-        redis.call('HSET', KEYS[1], 'n', tostring(left - granted), 't', math.max(now, at))
+        redis.call('HSET', KEYS[1],
+          'n', tostring(left - granted), 't', math.max(now, at), 'l', tostring(level))
         redis.call('PEXPIRE', KEYS[1], 60000)
         return granted
         """)

@@ -215,6 +215,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
                   project_id: p-1
                   endpoint: https://[::1]:8443
                   token_endpoint: https://oauth2.example.com/token?x=1
+                  ramp: 5m
             lanes: 7
             roles: [index]
             admin: {listen: "0.0.0.0:0"}
@@ -260,6 +261,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
         let fcm = try #require(configuration.apps[1].fcm)
         #expect(fcm.endpoint.authority == HostPort(host: "::1", port: 8443))
         #expect(fcm.tokenEndpoint?.path == "/token?x=1" && fcm.tokenEndpoint?.port == 443)
+        #expect(fcm.ramp == .minutes(5))
         #expect(configuration.lanes == .count(7) && configuration.roles == [.index])
         #expect(configuration.dispatch.fcmConnections == .init(min: 1, max: 1))
         #expect(configuration.dispatch.retry.maxWait == .minutes(1))
@@ -347,7 +349,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
             ),
             (
                 "limits: {event_bytes: 1.5}",
-                "limits.event_bytes: expected a whole number from 1024 to 4194304"
+                "limits.event_bytes: expected a whole number from 1024 to 524288"
             ),
             (
                 "dispatch: {connections: {apns: {min: 3, max: 2}}}",

@@ -109,6 +109,13 @@ final class World {
         }
         let key = try simulator.makeAPNsKey()
         let account = try simulator.makeServiceAccount()
+        var fcm = PushApp.FCM(
+            projectID: account.projectID,
+            credential: OAuthCredential(
+                try ServiceAccount(
+                    json: Array(account.json.utf8), setting: "apps.shop.fcm.service_account")),
+            endpoint: endpoint(.fcm))
+        fcm.ramp = .zero
         let app = PushApp(
             name: "shop",
             apns: PushApp.APNs(
@@ -117,12 +124,7 @@ final class World {
                     teamID: key.teamID, keyID: key.keyID, pem: key.privateKeyPEM,
                     setting: "apps.shop.apns.key"),
                 production: endpoint(.apnsProduction), sandbox: endpoint(.apnsSandbox)),
-            fcm: PushApp.FCM(
-                projectID: account.projectID,
-                credential: OAuthCredential(
-                    try ServiceAccount(
-                        json: Array(account.json.utf8), setting: "apps.shop.fcm.service_account")),
-                endpoint: endpoint(.fcm)),
+            fcm: fcm,
             webPush: PushApp.WebPush(
                 credential: try Self.vapidCredential(),
                 hosts: WebPushHosts(allowsLoopback: true), trusting: authorities),

@@ -247,6 +247,47 @@ private func withEveryCounter(_ body: (UsageRig) throws -> Void) throws {
         #expect(try memory.lease(100, rate) == 20)
     }
 
+    /// FCM, "Throughput": from nothing to the whole rate in no less than a minute.
+    @Test func `a rate with a ramp climbs in a minute and falls when nobody wants it`() throws {
+        let rate = SharedRate("fcm/r", perSecond: 9_600, burst: 9_600, ramp: .seconds(60))
+        let step = 9_600 / 60
+        let rig = try UsageRig("in memory", on: EventLoop(name: "u"), [InMemoryUsage().counters()])
+        /// What is granted in a second to somebody who always wants more.
+        func greedySecond() throws -> Int {
+            var granted = 0
+            for _ in 0..<50 {
+                granted += try rig.lease(2_400, rate)
+                rig.now = rig.now + .milliseconds(20)
+            }
+            return granted
+        }
+        for second in 1...60 {
+            let granted = try greedySecond()
+            #expect(granted <= step * (second + 1), "in second \(second)")
+            #expect(granted >= step * (second - 1) - 1, "in second \(second)")
+        }
+        #expect((9_500...9_700).contains(try greedySecond()))
+        // A pause: what is known of the project's traffic is forgotten as slowly as it was gained.
+        rig.now = rig.now + .seconds(31)
+        #expect((step * 40...step * 50).contains(try greedySecond()))
+        rig.now = rig.now + .hours(1)
+        #expect(try greedySecond() <= step * 2)
+        // Who wants little has it at once, and does not raise the rate for what may come.
+        for _ in 0..<1_200 {
+            #expect(try rig.lease(step / 40, rate) == step / 40)
+            rig.now = rig.now + .milliseconds(50)
+        }
+        #expect(try greedySecond() <= step * 2)
+    }
+
+    @Test func `a rate with a ramp begins low for all replicas together`() throws {
+        let rate = SharedRate("fcm/r", perSecond: 600, burst: 600, ramp: .seconds(60))
+        try withEveryCounter { rig throws in
+            #expect(try rig.lease(100, rate) == 5, "\(rig.name)")
+            #expect(try rig.lease(100, rate, by: 1) <= 1, "\(rig.name)")
+        }
+    }
+
     @Test func `everything in Redis ends by itself`() throws {
         let server = try RedisServer()
         let store = try RedisStore(server: server)

@@ -97,6 +97,8 @@ internal struct GatewayFiles {
         var fcm = JSONObjectWriter(bytes)
         fcm.string("service_account_file", account(folder))
         fcm.string("endpoint", simulator.address(of: .fcm))
+        // A server of one's own has no traffic of others to be careful of.
+        fcm.string("ramp", "0s")
         fcm.string("ca_file", authority(folder))
         fcm.end()
         app.name("webpush")

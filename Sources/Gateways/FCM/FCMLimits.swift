@@ -24,6 +24,8 @@ public enum FCMLimits {
     /// Permits a second that replicas share: a minute of them, what was saved up for a second, and
     /// what is in hand for a second stay below the minute's messages.
     public static let permitsPerSecond = messagesPerMinute / 60 * 96 / 100
+    /// How long traffic climbs to the whole rate: Google asks for a minute or more for any burst.
+    public static let ramp = TimeSpan.seconds(60)
     /// The shortest wait after any failure.
     public static let failureWaitMin = TimeSpan.seconds(10)
     /// The first wait after 429 when the answer names none.

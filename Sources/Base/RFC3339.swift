@@ -31,6 +31,8 @@ public enum RFC3339 {
 
     /// Writes a time in UTC with milliseconds, for example `2025-01-01T00:00:00.000Z`.
     public static func text(_ time: UnixMillis) -> String {
+        // Some hundred million years each way: what a calendar can be asked for.
+        let time = UnixMillis(min(max(time.value, -(1 << 62)), 1 << 62))
         let days = time.seconds >= 0 ? time.seconds / 86_400 : (time.seconds - 86_399) / 86_400
         let (year, month, day) = civil(daysSinceEpoch: Int(days))
         let second = Int(time.seconds - days * 86_400)

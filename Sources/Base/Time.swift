@@ -6,7 +6,37 @@
     import Glibc
 #endif
 
-/// A length of time in whole nanoseconds.
+// Times come from records, headers and answers of others, so they may be absurd: an event that
+// expires in the year 9999, a registration in microseconds. Sums, differences and multiples that
+// do not fit end at the largest value of their sign.
+
+/// Integers that stay within their range.
+@usableFromInline
+internal enum Saturated {
+    @inlinable
+    static func sum(_ left: Int64, _ right: Int64) -> Int64 {
+        let (value, overflow) = left.addingReportingOverflow(right)
+        return bounded(overflow ? (right < 0 ? -.max : .max) : value)
+    }
+
+    @inlinable
+    static func difference(_ left: Int64, _ right: Int64) -> Int64 {
+        let (value, overflow) = left.subtractingReportingOverflow(right)
+        return bounded(overflow ? (right > 0 ? -.max : .max) : value)
+    }
+
+    @inlinable
+    static func product(_ left: Int64, _ right: Int64) -> Int64 {
+        let (value, overflow) = left.multipliedReportingOverflow(by: right)
+        return bounded(overflow ? ((left < 0) == (right < 0) ? .max : -.max) : value)
+    }
+
+    /// The least of all integers has no magnitude.
+    @inlinable
+    static func bounded(_ value: Int64) -> Int64 { max(value, -.max) }
+}
+
+/// A length of time in whole nanoseconds, up to 292 years.
 public struct TimeSpan: Comparable, Hashable, Sendable {
     /// The length in nanoseconds; may be negative.
     public var nanos: Int64
@@ -20,27 +50,29 @@ public struct TimeSpan: Comparable, Hashable, Sendable {
 
     /// A span of whole microseconds.
     @inlinable
-    public static func microseconds(_ value: Int64) -> TimeSpan { TimeSpan(nanos: value * 1_000) }
+    public static func microseconds(_ value: Int64) -> TimeSpan {
+        TimeSpan(nanos: Saturated.product(value, 1_000))
+    }
 
     /// A span of whole milliseconds.
     @inlinable
     public static func milliseconds(_ value: Int64) -> TimeSpan {
-        TimeSpan(nanos: value * 1_000_000)
+        TimeSpan(nanos: Saturated.product(value, 1_000_000))
     }
 
     /// A span of whole seconds.
     @inlinable
     public static func seconds(_ value: Int64) -> TimeSpan {
-        TimeSpan(nanos: value * 1_000_000_000)
+        TimeSpan(nanos: Saturated.product(value, 1_000_000_000))
     }
 
     /// A span of whole minutes.
     @inlinable
-    public static func minutes(_ value: Int64) -> TimeSpan { .seconds(value * 60) }
+    public static func minutes(_ value: Int64) -> TimeSpan { .seconds(value) * 60 }
 
     /// A span of whole hours.
     @inlinable
-    public static func hours(_ value: Int64) -> TimeSpan { .seconds(value * 3600) }
+    public static func hours(_ value: Int64) -> TimeSpan { .seconds(value) * 3_600 }
 
     /// The span in milliseconds, rounded towards zero.
     @inlinable public var millis: Int64 { nanos / 1_000_000 }
@@ -55,19 +87,19 @@ public struct TimeSpan: Comparable, Hashable, Sendable {
     /// The sum of two spans.
     @inlinable
     public static func + (left: TimeSpan, right: TimeSpan) -> TimeSpan {
-        TimeSpan(nanos: left.nanos + right.nanos)
+        TimeSpan(nanos: Saturated.sum(left.nanos, right.nanos))
     }
 
     /// The difference of two spans.
     @inlinable
     public static func - (left: TimeSpan, right: TimeSpan) -> TimeSpan {
-        TimeSpan(nanos: left.nanos - right.nanos)
+        TimeSpan(nanos: Saturated.difference(left.nanos, right.nanos))
     }
 
     /// A multiple of a span.
     @inlinable
     public static func * (left: TimeSpan, right: Int64) -> TimeSpan {
-        TimeSpan(nanos: left.nanos * right)
+        TimeSpan(nanos: Saturated.product(left.nanos, right))
     }
 
     /// A fraction of a span, rounded towards zero.
@@ -98,20 +130,19 @@ public struct MonotonicTime: Comparable, Hashable, Sendable {
     /// The point a span later; `distantFuture` stays where it is.
     @inlinable
     public static func + (left: MonotonicTime, right: TimeSpan) -> MonotonicTime {
-        let (sum, overflow) = left.nanos.addingReportingOverflow(right.nanos)
-        return overflow ? .distantFuture : MonotonicTime(nanos: sum)
+        MonotonicTime(nanos: Saturated.sum(left.nanos, right.nanos))
     }
 
     /// The point a span earlier.
     @inlinable
     public static func - (left: MonotonicTime, right: TimeSpan) -> MonotonicTime {
-        MonotonicTime(nanos: left.nanos - right.nanos)
+        MonotonicTime(nanos: Saturated.difference(left.nanos, right.nanos))
     }
 
     /// The span from `right` to `left`.
     @inlinable
     public static func - (left: MonotonicTime, right: MonotonicTime) -> TimeSpan {
-        TimeSpan(nanos: left.nanos - right.nanos)
+        TimeSpan(nanos: Saturated.difference(left.nanos, right.nanos))
     }
 }
 
@@ -125,7 +156,7 @@ public struct UnixMillis: Comparable, Hashable, Sendable {
     public init(_ value: Int64) { self.value = value }
 
     /// Whole seconds since the epoch, rounded down.
-    @inlinable public var seconds: Int64 { value >= 0 ? value / 1000 : (value - 999) / 1000 }
+    @inlinable public var seconds: Int64 { value / 1000 - (value % 1000 < 0 ? 1 : 0) }
 
     /// Order in time.
     @inlinable
@@ -134,19 +165,19 @@ public struct UnixMillis: Comparable, Hashable, Sendable {
     /// The point a span later, to the millisecond.
     @inlinable
     public static func + (left: UnixMillis, right: TimeSpan) -> UnixMillis {
-        UnixMillis(left.value + right.millis)
+        UnixMillis(Saturated.sum(left.value, right.millis))
     }
 
     /// The point a span earlier, to the millisecond.
     @inlinable
     public static func - (left: UnixMillis, right: TimeSpan) -> UnixMillis {
-        UnixMillis(left.value - right.millis)
+        UnixMillis(Saturated.difference(left.value, right.millis))
     }
 
     /// The span from `right` to `left`.
     @inlinable
     public static func - (left: UnixMillis, right: UnixMillis) -> TimeSpan {
-        .milliseconds(left.value - right.value)
+        .milliseconds(Saturated.difference(left.value, right.value))
     }
 }
 

@@ -234,7 +234,7 @@ extension EventLoop {
         if let next = timers.next { span = min(span, next - start) }
         if handle.hasJobs || !turnEnds.isEmpty { span = .zero }
         // Rounded up: a timer that is due in 0.4 ms must not spin the loop until then.
-        let millis = span.nanos <= 0 ? 0 : (span.nanos + 999_999) / 1_000_000
+        let millis = span.nanos <= 0 ? 0 : (span.nanos - 1) / 1_000_000 + 1
         let count = epoll_wait(
             epoll, events.baseAddress, Int32(events.count), Int32(clamping: millis))
         precondition(count >= 0 || errno == EINTR, "epoll_wait failed")

@@ -108,7 +108,7 @@ extension ChangeRun {
     /// Beside the change: its result matters to nobody else.
     private func countChurn(_ record: InvalidationRecord) {
         guard let gateway = record.gateway, let environment = record.environment,
-            writer.now.value - position.timestamp < TimeSpan.hours(1).millis
+            writer.now - UnixMillis(position.timestamp) < .hours(1)
         else { return }
         let app = record.addressID.app
         let arguments = [

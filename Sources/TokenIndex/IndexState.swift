@@ -153,7 +153,7 @@ internal struct IndexState {
     ) {
         let id = record.addressID
         if record.isChurn {
-            guard now.value - position.timestamp < TimeSpan.hours(1).millis else { return }
+            guard now - UnixMillis(position.timestamp) < .hours(1) else { return }
             if let alarm = fuses.churned(record, now: now) { notices.append(.churn(alarm)) }
             return
         }

@@ -80,7 +80,12 @@ internal struct RecordReader {
 
     /// A user id: a text, or a whole number taken as its digits.
     func userID(_ name: StaticString) throws(RecordError) -> String? {
-        if let number = member(name)?.int64 { return String(number) }
+        // Digit by digit, as events have it: it may be larger than any integer here.
+        if let digits = member(name)?.numberText, digits.count <= 256,
+            digits.allSatisfy({ $0 == 0x2D || $0 >= 0x30 && $0 <= 0x39 })
+        {
+            return String(decoding: digits, as: UTF8.self)
+        }
         return try text(name, upTo: 256)
     }
 
@@ -92,11 +97,20 @@ internal struct RecordReader {
         return number
     }
 
+    static let timeExpected = "a time in milliseconds, from 1970 to the year 5138"
+
     func time(_ name: StaticString) throws(RecordError) -> UnixMillis? {
-        guard let row else { return try integer(name).map { UnixMillis($0) } }
-        guard let value = member(name) else { return nil }
-        guard let time = row.time(value, of: name), time.value >= 0 else {
-            throw .invalid(field: name.description, expected: "a time from 1970 on")
+        let time: UnixMillis?
+        if let row {
+            guard let value = member(name) else { return nil }
+            time = row.time(value, of: name)
+        } else {
+            guard let millis = try integer(name) else { return nil }
+            time = UnixMillis(millis)
+        }
+        // Microseconds by mistake would be newer than all that comes after them.
+        guard let time, time.value >= 0, time.value < IndexLimits.timeEnd else {
+            throw .invalid(field: name.description, expected: Self.timeExpected)
         }
         return time
     }

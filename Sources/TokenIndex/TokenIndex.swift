@@ -120,6 +120,8 @@ public enum IndexLimits {
     public static let entriesPerKey = 2_048
     /// Addresses in one page.
     public static let entriesPerPage = 200
+    /// Times of records lie before this, in milliseconds since the epoch: in the year 5138.
+    public static let timeEnd: Int64 = 100_000_000_000_000
     /// Bytes of one text field of a record.
     public static let fieldBytes = 4_096
     /// Elements of one list of a record.

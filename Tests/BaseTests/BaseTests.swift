@@ -75,3 +75,30 @@ import Testing
         #expect(time.wall - wall == .milliseconds(1) - .hours(1))
     }
 }
+
+/// Records, headers and answers of others name times that no clock shows.
+@Suite struct `Times of others` {
+    private let far: [UnixMillis] = [
+        UnixMillis(.max), UnixMillis(.min), UnixMillis(253_402_300_799_999),
+        UnixMillis(1_735_689_600_000_000_000),
+    ]
+    private let now = UnixMillis(1_735_689_600_000)
+
+    @Test func `are as far away as can be told, and no crash`() {
+        for time in far {
+            let span = time - now
+            #expect((span > .zero) == (time > now))
+            #expect(abs(span.nanos) > TimeSpan.hours(24 * 365 * 100).nanos)
+            #expect((now - time).nanos == -span.nanos)
+            #expect((time + span).value != 0 && (time - span).value != 1)
+            #expect((span * 1_000 > .zero) == (span > .zero))
+            #expect((span + span > .zero) == (span > .zero))
+            #expect(MonotonicTime(nanos: 1) + span != MonotonicTime(nanos: 1))
+        }
+        #expect(UnixMillis(.min).seconds == Int64.min / 1_000 - 1)
+        #expect(UnixMillis(-1).seconds == -1 && UnixMillis(-1_000).seconds == -1)
+        #expect(TimeSpan.hours(.max).nanos == .max && TimeSpan.seconds(.min).nanos == -.max)
+        #expect(MonotonicTime.distantFuture + .hours(1) == .distantFuture)
+        #expect(MonotonicTime(nanos: .min / 2) - .hours(1) < MonotonicTime(nanos: 0))
+    }
+}

@@ -28,7 +28,7 @@ internal struct TailLine {
         let reason = text("reason")
         if !reason.isEmpty { parts.append(reason) }
         if let settled, let consumed = result["consumed_at"]?.int64 {
-            parts.append("\(settled - consumed) ms")
+            parts.append("\(settled &- consumed) ms")
         }
         return parts.joined(separator: "  ")
     }

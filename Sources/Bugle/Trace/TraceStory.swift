@@ -66,7 +66,7 @@ internal final class TraceStory {
             }
         }
         if let targets = root["targets"]?.int64, let index = root["target_index"]?.int64 {
-            fields.append(("target", "\(index + 1) of \(targets)"))
+            fields.append(("target", "\(index &+ 1) of \(targets)"))
         }
         add(record, "result", at: root["settled_at"]?.int64, fields)
     }

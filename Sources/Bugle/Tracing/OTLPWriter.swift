@@ -163,5 +163,5 @@ internal struct OTLPWriter {
 }
 
 extension UnixMillis {
-    fileprivate var nanos: Int64 { value * 1_000_000 }
+    fileprivate var nanos: Int64 { TimeSpan.milliseconds(value).nanos }
 }

@@ -78,13 +78,14 @@ public struct GroupConfiguration: Sendable {
     public var start = Start.earliest
     /// How long a fetch waits at the broker for data. Short keeps latency low on quiet topics.
     public var fetchWait = TimeSpan.milliseconds(100)
-    /// Prefetched KiB per partition.
-    public var prefetchKiB = 2048
+    /// Prefetched KiB per partition. Also of a parking topic whose gateway is down: all its partitions
+    /// lie in memory up to this and one fetch more, unpacked and with librdkafka's own for each record.
+    public var prefetchKiB = 512
     /// Prefetched records per partition.
     public var prefetchRecords = 100_000
     /// KiB of one partition in one fetch, compressed. Whole fetches land at once, unpacked, beyond
     /// the prefetch limit: this bounds by how much.
-    public var fetchKiB = 512
+    public var fetchKiB = 128
     /// Tells each time the end of a partition is reached.
     public var reportsEndOfPartition = false
     /// The distance of two statistics documents; zero for none.

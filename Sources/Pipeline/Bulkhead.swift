@@ -27,13 +27,14 @@ internal final class Bulkhead {
     /// What its project may send, over all replicas; nil for no bound.
     @exclusivity(unchecked) var permits: Permits?
     /// Targets that wait for room, in their order.
-    var waiting: ArraySlice<TargetInFlight> = []
+    @exclusivity(unchecked) var waiting = WaitingTargets()
     /// Since when it has had no room and has answered nothing; nil while it moves.
     var stillSince: MonotonicTime?
     /// When a parked event was last let out to see whether the gateway answers.
     var probeSentAt = MonotonicTime(nanos: .min / 2)
-    /// Whether `waiting` is being worked on.
-    var isAdmitting = false
+    /// Of which class those that wait are being looked at; which of it have to wait (again).
+    @exclusivity(unchecked) var admittedClass: EventClass?
+    @exclusivity(unchecked) var waitingAgain: [TargetInFlight] = []
     /// What guards its tokens against a credential that does not fit them.
     private(set) var fuse: FuseName
     /// Whether the gateway's last word on our credential was no.

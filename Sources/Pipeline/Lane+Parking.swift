@@ -13,7 +13,7 @@ extension Lane {
     func takesRoom(_ target: TargetInFlight, _ bulkhead: Bulkhead) -> Bool {
         switch bulkhead.breaker.admit(at: loop.now) {
         case .go:
-            guard bulkhead.budget.hasRoom(for: target.event?.eventClass ?? .transactional) else {
+            guard bulkhead.budget.hasRoom(for: target.eventClass) else {
                 waitForRoom(target, bulkhead)
                 return false
             }
@@ -45,7 +45,11 @@ extension Lane {
         guard loop.now - since < settings.roomPatience, !standsStill(bulkhead) else {
             return park(target, bulkhead, reason: .noRoom)
         }
-        bulkhead.waiting.append(target)
+        if bulkhead.admittedClass == target.eventClass {
+            bulkhead.waitingAgain.append(target)
+        } else {
+            bulkhead.waiting[target.eventClass].append(target)
+        }
         watchParking()
     }
 
@@ -108,21 +112,36 @@ extension Lane {
         admitWaiting(bulkhead)
     }
 
-    /// Goes on with those that wait for room, in their order: they are sent, wait on, or are
-    /// parked.
+    /// Goes on with those that wait for room, the most urgent first and each class in its order: they
+    /// are sent, wait on, or are parked.
     private func admitWaiting(_ bulkhead: Bulkhead) {
-        guard !bulkhead.isAdmitting else { return }
-        bulkhead.isAdmitting = true
-        defer { bulkhead.isAdmitting = false }
-        var waiting = bulkhead.waiting
-        bulkhead.waiting.removeAll()
-        while let target = waiting.popFirst() {
-            send(target)
-            // It waits again, or one that took its place does: nobody behind it has more right to
-            // the room that it did not get.
-            if !bulkhead.waiting.isEmpty { break }
+        guard bulkhead.admittedClass == nil else { return }
+        defer { bulkhead.admittedClass = nil }
+        for eventClass in WaitingTargets.classes {
+            bulkhead.admittedClass = eventClass
+            while let first = bulkhead.waiting[eventClass].first, mayGoOn(first, bulkhead),
+                let target = bulkhead.waiting[eventClass].popFirst()
+            {
+                send(target)
+                guard !bulkhead.waitingAgain.isEmpty else { continue }
+                // It waits again, or one that took its place does: nobody behind it has more right
+                // to the room that it did not get.
+                bulkhead.waiting[eventClass].putBack(bulkhead.waitingAgain)
+                bulkhead.waitingAgain.removeAll(keepingCapacity: true)
+                break
+            }
         }
-        bulkhead.waiting.append(contentsOf: waiting)
+    }
+
+    /// Whether to look at one that waits: there is room, or it need not wait for it any longer.
+    /// Looking costs another look-up of its address when it has waited for a second.
+    private func mayGoOn(_ target: TargetInFlight, _ bulkhead: Bulkhead) -> Bool {
+        guard bulkhead.breaker.isClosed else { return true }
+        if bulkhead.budget.hasRoom(for: target.eventClass), bulkhead.permits?.isDry != true {
+            return true
+        }
+        let since = target.waitsForRoomSince ?? loop.now
+        return loop.now - since >= settings.roomPatience || standsStill(bulkhead)
     }
 
     // MARK: What is parked
@@ -195,4 +214,9 @@ extension Lane {
         }
         flushAtEndOfTurn()
     }
+}
+
+extension TargetInFlight {
+    /// The class of its event.
+    fileprivate var eventClass: EventClass { event?.eventClass ?? .transactional }
 }

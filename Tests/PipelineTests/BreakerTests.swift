@@ -2,6 +2,7 @@ import Base
 import Crypto
 import EventLoop
 import HTTP2
+import JSON
 import Kafka
 import Simulator
 import Testing
@@ -207,6 +208,27 @@ import Testing
         #expect(parked(world) == 0)
         world.time.advance(by: .milliseconds(150))
         try world.turn { self.parked(world) == 11 }
+    }
+
+    @Test func `does not put what is critical behind what is not`() throws {
+        let gateway = try ScriptedGateway { _, _ in .hold }
+        let world = try OneLane(gateway) { $0.inFlightPerBulkhead = 10 }
+        try world.register("phone", user: "ada", token: SHA256Digest(of: "phone").hex)
+        for number in 0..<12 {
+            try world.publish(id: "m\(number)", user: "ada", eventClass: .marketing)
+        }
+        try world.settle(held: 6)
+        for number in 0..<6 {
+            try world.publish(id: "c\(number)", user: "ada", eventClass: .critical)
+        }
+        try world.settle(held: 10)
+        gateway.release()
+        try world.turn { gateway.seen.count == 16 }
+        let order = gateway.seen.map { seen -> String in
+            let root = try? JSONParser().parse(seen.body)
+            return root?["aps"]?["alert"]?["title"]?.string ?? "?"
+        }
+        #expect(Array(order[10...]) == ["c4", "c5", "m6", "m7", "m8", "m9"], "\(order)")
     }
 
     @Test func `goes on at one that is slow`() throws {

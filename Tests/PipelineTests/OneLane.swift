@@ -105,10 +105,13 @@ final class OneLane {
 
     /// Puts an event in; its targets are looked at through what is returned.
     @discardableResult
-    func publish(id: String, user: String) throws -> EventInFlight {
+    func publish(
+        id: String, user: String, eventClass: EventClass = .transactional
+    ) throws -> EventInFlight {
         let event = lane.events.take()
         let value = Array(
-            #"{"id":"\#(id)","type":"test","user_id":"\#(user)","notification":{"title":"t"}}"#.utf8
+            #"{"id":"\#(id)","type":"test","user_id":"\#(user)","notification":{"title":"\#(id)"}}"#
+                .utf8
         )
         try value.withUnsafeBytes { bytes in
             let input = InputRecord(
@@ -118,6 +121,7 @@ final class OneLane {
         }
         event.position = RecordPosition(topic: "push.events", partition: 0, offset: 0)
         event.consumedAt = lane.loop.wall
+        event.eventClass = eventClass
         try lane.route(event)
         events.append(event)
         lane.admit(event)

@@ -69,11 +69,12 @@ def backlog(bench, events):
         here.warm_up()
         here.gateway.sandbox.process.send_signal(signal.SIGKILL)
         sizes, published = [], 0
+        wanted = outcomes(here, "production")
         while published < 2 * events:
             here.broker.tell(f"events {STEP}")
             published += STEP
             here.bugle.awaited = 0
-            wanted = outcomes(here, "production") + here.pushes(STEP) / 2
+            wanted += here.pushes(STEP) / 2
             world.wait_until(lambda: outcomes(here, "production") >= wanted - 20_000, 120,
                              "production to keep up")
             sizes.append(here.bugle.rss_mib())

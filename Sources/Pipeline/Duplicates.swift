@@ -137,9 +137,11 @@ extension Lane {
         let isAccepted =
             isComplete
             && event.targets.contains {
-                // What a newer event was sent for is not to come back behind that one either.
+                // What a newer event was sent for is not to come back behind that one either; unless
+                // that is a copy itself and has yet to be sent.
                 $0.settlement?.outcome.outcomeClass == .sent
                     || $0.settlement?.outcome == .coalesced
+                        && $0.foldedInto?.id != event.envelope?.id
             }
         if isAccepted, let partition = event.partition {
             duplicates.claims[mark.key]?.isAccepted = true

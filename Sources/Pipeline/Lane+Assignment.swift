@@ -58,7 +58,7 @@ extension Lane {
                 event.holdTimer != nil || partition.head === event || event.ticket != nil
             else { continue }
             if let timer = event.holdTimer { loop.cancel(timer) }
-            partition.head = nil
+            if partition.head === event { partition.head = nil }
             abandon(event)
         }
     }

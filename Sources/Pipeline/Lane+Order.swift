@@ -12,6 +12,8 @@ internal struct OrderQuestion {
     let line: OrderLine<TargetInFlight>
     /// The slots of events that wait for the answer.
     var events: [Int] = []
+    /// Events that are over, of which the note is to be told.
+    var departed: [OrderedEvent] = []
     var tries = 0
     /// Waits to ask again.
     var timer: LoopTimer?
@@ -49,10 +51,7 @@ extension Lane {
         guard event.line == nil, let envelope = event.envelope, let app = event.app,
             let collapseKey = envelope.collapseKey, !envelope.isValidation
         else { return }
-        let moment = max(envelope.notBefore ?? event.timestamp, event.timestamp)
-        let ordered = OrderedEvent(
-            position: event.position, moment: moment, isDelayed: moment > event.timestamp,
-            id: envelope.id, log: envelope.cursor?.log, sequence: envelope.cursor?.sequence ?? 0)
+        let ordered = Self.ordered(event, envelope)
         let line = order.enter(
             OrderKey(app: app.name, userID: envelope.userID, collapseKey: collapseKey), ordered,
             expiry: envelope.expiresAt)
@@ -61,12 +60,42 @@ extension Lane {
         guard line.note == nil else { return }
         guard mayBeNoted(event) else { return line.learn(OrderNote()) }
         event.awaitsOrder = true
-        if orderQuestions[line.key] != nil {
-            orderQuestions[line.key]?.events.append(event.slot)
-        } else {
-            orderQuestions[line.key] = OrderQuestion(line: line, events: [event.slot])
-            askForOrder(line.key)
-        }
+        ask(for: line) { $0.events.append(event.slot) }
+    }
+
+    private static func ordered(_ event: EventInFlight, _ envelope: EventEnvelope) -> OrderedEvent {
+        let moment = max(envelope.notBefore ?? event.timestamp, event.timestamp)
+        return OrderedEvent(
+            position: event.position, moment: moment, isDelayed: moment > event.timestamp,
+            id: envelope.id, log: envelope.cursor?.log, sequence: envelope.cursor?.sequence ?? 0)
+    }
+
+    /// Asks for a line's note, unless it was asked for already.
+    private func ask(
+        for line: OrderLine<TargetInFlight>, _ wait: (inout OrderQuestion) -> Void
+    ) {
+        let isNew = orderQuestions[line.key] == nil
+        wait(&orderQuestions[line.key, default: OrderQuestion(line: line)])
+        if isNew { askForOrder(line.key) }
+    }
+
+    /// An event that waited as a whole has ended before it came to its line: skipped, suppressed, or
+    /// refused by a route that has changed. Its note must not go on to fold older ones into it.
+    func endWhole(_ event: EventInFlight) {
+        guard event.line == nil, !event.comesBack, event.partition?.road.isOfWaitingEvents == true,
+            event.reentry?.targets == nil, let envelope = event.envelope, let app = event.app,
+            let collapseKey = envelope.collapseKey, !envelope.isValidation
+        else { return }
+        let ordered = Self.ordered(event, envelope)
+        let line = order.enter(
+            OrderKey(app: app.name, userID: envelope.userID, collapseKey: collapseKey), ordered,
+            expiry: envelope.expiresAt)
+        guard line.note == nil else { return depart(ordered, from: line) }
+        ask(for: line) { $0.departed.append(ordered) }
+    }
+
+    private func depart(_ ordered: OrderedEvent, from line: OrderLine<TargetInFlight>) {
+        if order.leave(line, ordered) { writeOrder(of: line) }
     }
 
     /// An event leaves the lane, and all its pushes have.
@@ -77,7 +106,9 @@ extension Lane {
         if event.awaitsOrder {
             event.awaitsOrder = false
             orderQuestions[line.key]?.events.removeAll { $0 == event.slot }
-            if let question = orderQuestions[line.key], question.events.isEmpty {
+            if let question = orderQuestions[line.key], question.events.isEmpty,
+                question.departed.isEmpty
+            {
                 if let timer = question.timer { loop.cancel(timer) }
                 orderQuestions[line.key] = nil
             }
@@ -153,6 +184,7 @@ extension Lane {
             question.line.learn(OrderNote())
         }
         orderQuestions[key] = nil
+        for ordered in question.departed { depart(ordered, from: question.line) }
         for event in question.events.map({ events[$0] }) {
             event.awaitsOrder = false
             if let postponement = event.awaitedPostponement {

@@ -19,7 +19,10 @@ extension Lane {
         target.settlement = settlement
         target.settledAt = loop.wall
         metrics.settled(target, of: event, settlement)
-        if let bulkhead = target.bulkhead, bulkhead.isRefused, settlement.outcome == .accepted {
+        // A rehearsal that was not sent says nothing of the gateway.
+        if let bulkhead = target.bulkhead, bulkhead.isRefused, settlement.outcome == .accepted,
+            target.attempts > 0
+        {
             alarms.taken(bulkhead)
         }
         if let acks = settings.acks, settlement.outcome == .accepted,
@@ -147,7 +150,7 @@ extension Lane {
     }
 
     private func giveBack(_ event: EventInFlight, of partition: AssignedPartition) {
-        if event.line != nil { leaveOrder(event) }
+        if event.line != nil { leaveOrder(event) } else { endWhole(event) }
         recycle(event)
         leave(partition)
     }

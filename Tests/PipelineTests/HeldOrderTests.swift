@@ -147,4 +147,44 @@ import Testing
         #expect(shown(gateway) == ["e2", "e1"])
         #expect(carriers(results).isEmpty)
     }
+
+    @Test func `in two copies, is one push`() throws {
+        let gateway = try ScriptedGateway()
+        let world = try world(gateway)
+        world.settings.deduplicate = .minutes(10)
+        try world.start()
+        try awaitReading(world)
+        let moment = RFC3339.text(SystemTime.shared.wall + .seconds(10))
+        for _ in 0..<2 { try publish("e", "extra", to: world, #","not_before":"\#(moment)""#) }
+        let results = try world.records(of: "push.results", atLeast: 3)
+        #expect(world.stop())
+        #expect(shown(gateway) == ["e"], "neither copy may end for the other's sake alone")
+        #expect(results.count { $0.text("outcome") == "accepted" } == 1)
+    }
+
+    @Test func `and is skipped, takes no older one with it`() throws {
+        let gateway = try ScriptedGateway()
+        let world = try world(gateway)
+        try world.say(Self.night(isOn: true), user: "ada")
+        try world.start()
+        try publish("e1", "score", to: world)
+        let held = try world.records(of: "push.events-retry-1h", atLeast: 1)
+        let lever = try #require(Lever(.source, "b"))
+        world.replace(Levers(paused: [lever], skips: [], loosenedAt: UnixMillis(0)))
+        try publish("e2", "score", to: world, #","source":"b""#)
+        _ = try world.records(of: "push.events-parked-held", atLeast: 1)
+        world.replace(
+            Levers(
+                paused: [lever],
+                skips: [SkipOrder(lever, before: SystemTime.shared.wall + .seconds(1))],
+                loosenedAt: SystemTime.shared.wall))
+        let skipped = outcomes(try world.records(of: "push.results", atLeast: 1))
+        #expect(skipped == ["e2": "expired skipped"], "\(skipped)")
+        try world.say(Self.night(isOn: false), user: "ada")
+        try letGo(Array(held.prefix(1)), in: world)
+        let results = try world.records(of: "push.results", atLeast: 2)
+        #expect(world.stop())
+        #expect(shown(gateway) == ["e1"])
+        #expect(outcomes(results)["e1"] == "accepted")
+    }
 }

@@ -58,7 +58,7 @@ internal struct ExpoPace {
     }
 
     /// Gives room back that was not used.
-    mutating func giveBack(_ count: Int) { left += Double(count) }
+    mutating func giveBack(_ count: Int) { left = min(left + Double(count), Double(burst)) }
 
     /// When there will be room for so many.
     func next(_ count: Int) -> MonotonicTime {
@@ -127,7 +127,13 @@ internal final class ExpoGateway {
 
     /// Takes a message in that was built.
     func add(_ target: TargetInFlight, _ message: OutboundRequest) {
-        waiting.append(ExpoBatch.Entry(target: target, message: message))
+        let entry = ExpoBatch.Entry(target: target, message: message)
+        if target.event?.eventClass == .critical {
+            let place = waiting.firstIndex { $0.target.event?.eventClass != .critical }
+            waiting.insert(entry, at: place ?? waiting.endIndex)
+        } else {
+            waiting.append(entry)
+        }
         poolPace.waitingElsewhere = waiting.count
         if waiting.count >= ExpoLimits.messagesPerRequest { return flush() }
         if !timer.isScheduled { loop.schedule(timer, at: loop.now + Self.gather) }
@@ -153,7 +159,7 @@ internal final class ExpoGateway {
                 continue
             }
             guard !waiting.isEmpty else { return }
-            let count = min(waiting.count, ExpoLimits.messagesPerRequest)
+            let count = nextCount
             let taken = pace.take(count, at: loop.now)
             guard taken > 0 else { return loop.schedule(timer, at: pace.next(count)) }
             guard permits?.take(taken) ?? true else {
@@ -164,6 +170,25 @@ internal final class ExpoGateway {
             waiting.removeFirst(taken)
             submit(batch)
         }
+    }
+
+    /// How many of those in front may share a request: a hundred, or as many as the shares of one allow
+    /// that was in a refused request.
+    private var nextCount: Int {
+        var bound = ExpoLimits.messagesPerRequest
+        var count = 0
+        for entry in waiting {
+            if entry.target.expoShare > 0 { bound = min(bound, max(entry.target.expoShare, count)) }
+            guard count < bound else { break }
+            count += 1
+        }
+        return max(count, 1)
+    }
+
+    /// A request was not written: what it may cost is there for others.
+    func giveBack(_ count: Int) {
+        pace.giveBack(count)
+        permits?.giveBack(count)
     }
 
     private func submit(_ batch: ExpoBatch) {

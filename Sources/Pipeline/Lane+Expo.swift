@@ -27,8 +27,11 @@ extension Lane {
         learn(from: result, batch, first, bulkhead)
         switch result {
         case .response(let response): answered(batch, of: gateway, response, bulkhead)
-        case .withdrawn: withdrawn(batch, of: gateway, bulkhead)
+        case .withdrawn:
+            gateway.giveBack(batch.entries.count)
+            withdrawn(batch, of: gateway, bulkhead)
         case .notProcessed(let fault):
+            gateway.giveBack(batch.entries.count)
             for entry in batch.entries {
                 gaveRoom(entry.target, bulkhead, isGood: false)
                 notProcessed(entry.target, fault)
@@ -118,6 +121,9 @@ extension Lane {
             // Nothing was sent: one message is at fault, and the others must not suffer for it.
             let middle = entries.count / 2
             takeBack(entries)
+            // Kept with each: parts that have waited for a second are looked up again, and would
+            // otherwise spoil a whole request anew, again and again.
+            for entry in entries { entry.target.expoShare = max(middle, 1) }
             gateway.resend([
                 ExpoBatch(Array(entries[..<middle]), isOfOneProject: batch.isOfOneProject),
                 ExpoBatch(Array(entries[middle...]), isOfOneProject: batch.isOfOneProject),

@@ -58,6 +58,15 @@ internal struct PermitStock {
         return true
     }
 
+    /// Gives back what was not used.
+    mutating func giveBack(_ count: Int, at now: MonotonicTime) {
+        if aloneSince != nil {
+            saved = min(saved + Double(count), max(share, 1))
+        } else if now < endsAt {
+            left += count
+        }
+    }
+
     /// How many to lease now, for a caller who wants `count` at once; nil for none.
     mutating func wanted(_ count: Int, at now: MonotonicTime) -> Int? {
         if let since = aloneSince, now - since < Self.patience { return nil }
@@ -129,6 +138,9 @@ internal final class Permits {
         // An answer may have come within the call.
         return isTaken || stock.take(count, at: loop.now)
     }
+
+    /// Gives back what was not used.
+    func giveBack(_ count: Int) { stock.giveBack(count, at: loop.now) }
 
     private func lease(_ wanted: Int) {
         usage.lease(wanted, of: rate, at: loop.wall) { [weak self] answer in

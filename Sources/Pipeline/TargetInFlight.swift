@@ -49,6 +49,9 @@ internal final class TargetInFlight: SlabResident {
     @exclusivity(unchecked) var isOrdered = false
     /// The newer event for which it was not sent.
     @exclusivity(unchecked) var foldedInto: OrderedEvent?
+    /// With how many at most it may share a request at Expo, itself counted, since it was in one that
+    /// was refused; 0 for no bound.
+    @exclusivity(unchecked) var expoShare = 0
     /// Whether it has a slot of its device, or needs none.
     @exclusivity(unchecked) var hasSlot = false
     /// Whether it has waited for one.
@@ -103,6 +106,7 @@ internal final class TargetInFlight: SlabResident {
         postponement = nil
         isOrdered = false
         foldedInto = nil
+        expoShare = 0
         hasSlot = false
         awaitedSlot = false
         waits = 0

@@ -43,6 +43,41 @@ import Testing
         return streams.values.map(\.count).sorted()
     }
 
+    /// More than the pace lets out within the second for which a look-up is believed.
+    @Test func `a backlog goes out at the pace, and does not grow old in turns`() throws {
+        let (_, world) = try world()
+        for user in 0..<8 {
+            try register("i\(user)", user: "u\(user)", token: "token-\(user)", world)
+        }
+        for number in 0..<1_600 { try world.publish(id: "e\(number)", user: "u\(number % 8)") }
+        try world.flush()
+        try world.start()
+        let results = try world.records(of: "push.results", atLeast: 1_600)
+        #expect(world.stop())
+        #expect(results.count { $0.text("outcome") == "accepted" } == 1_600)
+    }
+
+    /// Each part of a refused request waits for the one before: parts that were looked up again
+    /// meanwhile must not spoil whole requests anew.
+    @Test func `a message that spoils its request is found, however slow the gateway is`() throws {
+        let (_, world) = try world(
+            faults: [FaultRule("slow", FaultMatch(.expo), .delay(.fixed(.milliseconds(250))))],
+            lanes: 4)
+        for user in 0..<40 {
+            try register("i\(user)", user: "u\(user)", token: "token-\(user)", world)
+        }
+        for number in 0..<400 {
+            let spoilt = number == 7 ? #","expo":{"badge":"many"}"# : ""
+            try world.publish(id: "e\(number)", user: "u\(number % 40)", extra: spoilt)
+        }
+        try world.flush()
+        try world.start()
+        let results = try world.records(of: "push.results", atLeast: 400)
+        #expect(world.stop())
+        #expect(results.count { $0.text("outcome") == "accepted" } == 399)
+        #expect(results.count { $0.text("outcome") == "rejected" } == 1)
+    }
+
     @Test func `EXPO-02: 250 tokens of a user are few requests of at most 100, 250 results`() throws
     {
         let (simulator, world) = try world()

@@ -268,10 +268,15 @@ final class Connection: ReadinessHandler {
             session.inputEnded()
             handleEvents(of: session)
             close(.connectionLost)
-        case .failed: close(.connectionLost)
+        case .failed(let error): close(after: error)
         case .wantsWrite: want([.read, .write])
         case .wantsRead, .count: armTimer()
         }
+    }
+
+    /// In TLS 1.3 a peer that refuses our certificate says so after the handshake.
+    private func close(after error: TLSError) {
+        close(.connectionLost, error.kind == .refused ? .tlsFailed(error.description) : nil)
     }
 
     private func handleEvents(of session: any WireSession) {
@@ -377,7 +382,8 @@ final class Connection: ReadinessHandler {
                 flushed += UInt64(count)
                 progress = true
             case .wantsRead, .wantsWrite: break writing
-            case .closed, .failed: return close(.connectionLost)
+            case .closed: return close(.connectionLost)
+            case .failed(let error): return close(after: error)
             }
         }
         let isBlocked = output.count > outputOffset

@@ -100,7 +100,7 @@ extension HTTP2Pool {
         var census = PoolPlan.Census()
         census.inFlight = inFlight
         census.queued = queued
-        if let oldest = queue.first { census.oldestWait = loop.now - oldest.queuedAt }
+        if let oldestQueuedAt { census.oldestWait = loop.now - oldestQueuedAt }
         for connection in connections {
             if connection.machine.isOpening { census.opening += 1 }
             guard connection.machine.isOpen else { continue }
@@ -112,13 +112,26 @@ extension HTTP2Pool {
         return census
     }
 
+    /// Since when the request waits that has waited longest: urgent ones stand in front of all others,
+    /// however long those have waited.
+    private var oldestQueuedAt: MonotonicTime? {
+        guard let first = queue.first else { return nil }
+        var plain: Exchange? = first
+        while let exchange = plain, exchange.sequence & Self.afterUrgent == 0 {
+            plain = exchange.next
+        }
+        return min(first.queuedAt, plain?.queuedAt ?? first.queuedAt)
+    }
+
     /// One timer for the pool: growth, dialling, delays and the queue's deadlines.
     func armTimer() {
-        var due = min(plan.nextTime, nextSweep)
+        // What is over was acted upon in this turn, and would come again with each.
+        let planned = plan.nextTime > loop.now ? plan.nextTime : .distantFuture
+        var due = min(planned, nextSweep)
         if let dialTime { due = min(due, dialTime) }
         for exchange in delayed { due = min(due, exchange.notBefore) }
-        if let oldest = queue.first, !connections.isEmpty {
-            let pressure = oldest.queuedAt + policy.growthWait
+        if let oldestQueuedAt, !connections.isEmpty {
+            let pressure = oldestQueuedAt + policy.growthWait
             if pressure >= loop.now { due = min(due, pressure + TimeSpan(nanos: 1)) }
         }
         guard due != timerDue || !timer.isScheduled else { return }

@@ -93,7 +93,7 @@ public final class HTTP2Pool: TurnEndHandler {
     }
 
     /// Puts what is not urgent behind what is, in the order of submission.
-    private static let afterUrgent: UInt64 = 1 << 63
+    static let afterUrgent: UInt64 = 1 << 63
 
     /// Takes a request in. No attempt is written after `deadline`; a written one has the policy's
     /// request time-out for its answer. The request belongs to the pool until it is handed back.

@@ -38,3 +38,14 @@ public enum TransportFault: Error, Hashable, Sendable {
     /// The request's header list is larger than the peer accepts.
     case headerListTooLarge(limit: Int)
 }
+
+extension TransportFault {
+    /// Whether the request itself is at fault: another try ends as this one did, and the peer has not
+    /// even seen it.
+    public var isOfRequest: Bool {
+        switch self {
+        case .malformedRequest, .headerListTooLarge: true
+        default: false
+        }
+    }
+}

@@ -161,7 +161,11 @@ extension Lane: HTTP2PoolDelegate {
             gaveRoom(target, bulkhead, isGood: false)
         case .notProcessed(let fault), .ambiguous(let fault, _):
             if fault == .timedOut { bulkhead.budget.lower(at: loop.now) }
-            gatewayFailed(target, bulkhead)
+            if fault.isOfRequest {
+                leaveRoom(target)
+            } else {
+                gatewayFailed(target, bulkhead)
+            }
             gaveRoom(target, bulkhead, isGood: false)
         }
     }
@@ -346,6 +350,11 @@ extension Lane: HTTP2PoolDelegate {
                 Settlement(
                     outcome: .rejected, reason: .endpointForbidden,
                     detail: "the endpoint's host has no public address"))
+        }
+        if fault.isOfRequest {
+            return settle(
+                target,
+                Settlement(outcome: .rejected, reason: .invalidContent, detail: "\(fault)"))
         }
         if let bulkhead = target.bulkhead, !bulkhead.breaker.isClosed {
             return park(target, bulkhead, reason: .gatewayUnavailable)

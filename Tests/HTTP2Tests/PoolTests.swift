@@ -522,6 +522,37 @@ import Testing
         #expect(stage.outcomes.values.allSatisfy { $0 == .accepted })
     }
 
+    @Test func `grows for what has waited too long, whatever urgent requests stand in front of it`()
+        throws
+    {
+        let stage = try Stage(
+            .apns(connectionsMin: 1, connectionsMax: 2), ServerOptions(streams: 1))
+        stage.onRequest = { request, connection in
+            connection.respond(ServerResponse(status: 200), on: request.stream, after: .seconds(1))
+        }
+        for tag in 1...20 { stage.submit(UInt64(tag)) }
+        for tag in 21...60 {
+            stage.submit(UInt64(tag), isUrgent: true)
+            stage.advance(by: .milliseconds(100))
+        }
+        #expect(stage.listener.accepted == 2)
+    }
+
+    @Test func `turns only when something happens, pressed at its maximum too`() throws {
+        let stage = try Stage(.single, ServerOptions(streams: 1))
+        stage.onRequest = { _, _ in }
+        for tag in 1...3 { stage.submit(UInt64(tag)) }
+        #expect(stage.run { stage.arrivals.count == 1 })
+        stage.advance(by: .seconds(3), step: .milliseconds(100))
+        var turns = 0
+        let end = SystemTime.shared.monotonic + .milliseconds(100)
+        while SystemTime.shared.monotonic < end {
+            stage.loop.turn(waitingUpTo: .milliseconds(20))
+            turns += 1
+        }
+        #expect(turns < 30, "each turn waits for 20 ms, as nothing is due")
+    }
+
     @Test func `spreads requests over the least loaded connections`() throws {
         var policy = PoolPolicy.apns(connectionsMin: 3, connectionsMax: 3)
         policy.dialInterval = .zero

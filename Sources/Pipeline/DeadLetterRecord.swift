@@ -21,12 +21,18 @@ internal struct DeadLetterRecord {
     /// Adds the record to a batch.
     func add(to outbox: OutboxBatch) {
         let value = input.value.map { UnsafeRawBufferPointer(rebasing: $0.prefix(Self.keptBytes)) }
+        let key = input.key.map {
+            UnsafeRawBufferPointer(rebasing: $0.prefix(InputRecord.bytesBesideValueMax))
+        }
         outbox.addRecord(
             to: settings.deadLettersTopic,
             partition: settings.deadLettersKeepPartition ? input.position.partition : nil,
-            key: outbox.bytes(copying: input.key),
+            key: outbox.bytes(copying: key),
             value: outbox.bytes(copying: value))
+        var room = InputRecord.bytesBesideValueMax
         for header in input.headers {
+            room -= header.name.utf8.count + (header.value?.count ?? 0)
+            guard room >= 0 else { break }
             outbox.addHeader(
                 name: outbox.bytes(copying: header.name), outbox.bytes(copying: header.value))
         }
@@ -39,8 +45,9 @@ internal struct DeadLetterRecord {
         addText("bugle-original-timestamp", String(input.timestamp.value), to: outbox)
         addText("bugle-first-failed-at", String(now.value), to: outbox)
         addText("bugle-consumer-group", settings.group, to: outbox)
-        if let value = input.value, value.count > Self.keptBytes {
-            addText("bugle-truncated", String(value.count), to: outbox)
+        let valueBytes = input.value?.count ?? 0
+        if valueBytes > Self.keptBytes || input.bytesBesideValue > InputRecord.bytesBesideValueMax {
+            addText("bugle-truncated", String(valueBytes), to: outbox)
         }
     }
 

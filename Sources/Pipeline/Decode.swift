@@ -22,6 +22,13 @@ internal struct EventDecoder: Sendable {
             throw Refusal(
                 .tooLarge, "the value has \(value.count) bytes; the limit is \(maximumBytes)")
         }
+        let beside = record.bytesBesideValue
+        guard beside <= InputRecord.bytesBesideValueMax else {
+            throw Refusal(
+                .tooLarge,
+                "key and headers have \(beside) bytes; the limit is "
+                    + "\(InputRecord.bytesBesideValueMax)")
+        }
         switch try CloudEventMode(of: record) {
         case .binary: return try decodeBinaryCloudEvent(record, value, parser)
         case .structured:
@@ -67,9 +74,9 @@ extension EventDecoder {
             }
             let content = EventContent(
                 payload: try fields.object(.payload),
-                notification: try fields.object(.notification), data: try fields.object(.data),
-                apns: try fields.object(.apns), fcm: try fields.object(.fcm),
-                webpush: try fields.object(.webpush), expo: try fields.object(.expo))
+                notification: try fields.object(.notification), data: try fields.content(.data),
+                apns: try fields.content(.apns), fcm: try fields.content(.fcm),
+                webpush: try fields.content(.webpush), expo: try fields.content(.expo))
             return try envelope(
                 fields, record, type: type, userField: .userID, collapseField: .collapseKey,
                 expiryField: .expiresAt, content: content)
@@ -139,7 +146,7 @@ extension EventDecoder {
     private func decodeStructuredCloudEvent(
         _ record: InputRecord, _ root: JSONValue
     ) throws(Refusal) -> EventEnvelope {
-        let fields = EventFields(root)
+        let fields = EventFields(root, isCloudEvent: true)
         do throws(Refusal) {
             try refuseIncomplete(fields)
             if fields.has(.dataBase64) {
@@ -149,11 +156,12 @@ extension EventDecoder {
             guard let type = try fields.text(.type, upTo: 128) else {
                 throw Refusal(.missingField, "type is missing")
             }
+            let isNamedBySubject = takesUserFromSubject && !fields.has(.userIDExtension)
             return try envelope(
                 fields, record, type: type, userField: .userIDExtension,
                 collapseField: .collapseKeyExtension,
                 expiryField: .expiresAtExtension, content: EventContent(payload: data),
-                fallbackUser: takesUserFromSubject ? fields.text(.subject, upTo: 256) : nil)
+                fallbackUser: isNamedBySubject ? fields.text(.subject, upTo: 256) : nil)
         } catch {
             throw described(error, fields, userField: .userIDExtension, typeField: .type)
         }

@@ -7,11 +7,22 @@ internal import JSON
 /// Reads fields of one object.
 internal struct EventFields {
     private let members: JSONMembers
+    private let isCloudEvent: Bool
 
-    init(_ root: JSONValue) { members = JSONMembers(of: root, named: EventField.names) }
+    init(_ root: JSONValue, isCloudEvent: Bool = false) {
+        members = JSONMembers(of: root, named: EventField.names)
+        self.isCloudEvent = isCloudEvent
+    }
 
     /// Whether a field is there and not null.
-    func has(_ field: EventField) -> Bool { members.has(field.rawValue) }
+    func has(_ field: EventField) -> Bool {
+        members.has(field.rawValue) && !(isCloudEvent && Self.othersInCloudEvents.contains(field))
+    }
+
+    /// What native events know, and what in a CloudEvent is some other extension's attribute.
+    private static let othersInCloudEvents: Set<EventField> = [
+        .userIDs, .to, .labels, .mode, .notBefore, .cursor, .only, .except,
+    ]
 
     private func value(_ field: EventField) -> JSONValue? {
         has(field) ? members[field.rawValue] : nil
@@ -130,6 +141,22 @@ internal struct EventFields {
         }
         return value
     }
+
+    /// An object that becomes a part of payloads. Merging takes time that grows with the square of its
+    /// members, for each device; no gateway takes a sixth of what is let in here.
+    func content(_ name: EventField) throws(Refusal) -> JSONValue? {
+        guard let value = try object(name) else { return nil }
+        guard value.source.count <= Self.contentBytesMax else {
+            throw Refusal(
+                .tooLarge,
+                "\(name) has \(value.source.count) bytes; the limit is \(Self.contentBytesMax), "
+                    + "and no gateway takes more than 5120")
+        }
+        return value
+    }
+
+    /// Bytes of one such object.
+    private static let contentBytesMax = 32 << 10
 
     /// One of a closed list of names.
     func choice<Choice: RawRepresentable & CaseIterable>(

@@ -25,6 +25,17 @@ internal struct InputRecord {
     let value: UnsafeRawBufferPointer?
     let headers: [InputHeader]
 
+    /// Bytes of key and headers.
+    var bytesBesideValue: Int {
+        var count = key?.count ?? 0
+        for header in headers { count += header.name.utf8.count + (header.value?.count ?? 0) }
+        return count
+    }
+
+    /// More of them are refused: with what Bugle adds, a copy of the record has to fit into a topic
+    /// with Kafka's usual limit of a megabyte, and one that does not would stop all commits.
+    static let bytesBesideValueMax = 64 << 10
+
     /// The last value of a header, as Kafka's own clients read it.
     func header(_ name: String) -> UnsafeRawBufferPointer? {
         headers.last { $0.name == name }?.value

@@ -8,14 +8,14 @@ internal enum Shortening {
     /// The longest beginning of a text that is shorter by at least `excess` bytes, ellipsis
     /// included; nil when not even its first character can stay. `asJSON` counts bytes as they stand in a JSON string.
     static func prefix(of text: String, without excess: Int, asJSON: Bool) -> String? {
-        let wanted = excess + ellipsis.utf8.count
-        var removed = 0
-        var end = text.endIndex
-        while removed < wanted {
-            guard end > text.startIndex else { return nil }
-            let start = text.index(before: end)
-            removed += size(of: text[start..<end], asJSON: asJSON)
-            end = start
+        var room = size(of: text[...], asJSON: asJSON) - excess - ellipsis.utf8.count
+        // From the front: finding the character before a place may take a look at all before it.
+        var end = text.startIndex
+        while end < text.endIndex {
+            let next = text.index(after: end)
+            room -= size(of: text[end..<next], asJSON: asJSON)
+            guard room >= 0 else { break }
+            end = next
         }
         var kept = text[..<end]
         while kept.last?.isWhitespace == true { kept.removeLast() }

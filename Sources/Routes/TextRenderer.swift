@@ -135,7 +135,8 @@ public final class TextRenderer {
         switch value {
         case .integer: true
         case .json(let value):
-            value.numberText != nil || value.stringBytes.map(isDecimal) ?? false
+            // A large exponent would be written out digit by digit, for minutes.
+            value.double.map(\.isFinite) ?? value.stringBytes.map(isDecimal) ?? false
         default: false
         }
     }

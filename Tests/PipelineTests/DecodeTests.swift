@@ -100,6 +100,41 @@ private func refused(
         }
     }
 
+    /// CloudEvents 1.0, section 3.1: attributes are anybody's to add.
+    @Test func `what other extensions of a CloudEvent say is none of ours`() throws {
+        let event = try decode(
+            """
+            {"specversion":"1.0","id":"e1","source":"/o","type":"t","userid":"ada","data":{"a":1},
+             "mode":"batch","labels":"eu,blue","to":"warehouse","only":"x","except":1,"cursor":"y",
+             "subject":"\(String(repeating: "s", count: 300))"}
+            """, headers: [("content-type", "application/cloudevents+json")])
+        #expect(event.userID == "ada" && !event.isValidation && event.only == nil)
+        let binary = try decode(
+            "{}",
+            headers: [
+                ("ce_specversion", "1.0"), ("ce_id", "e1"), ("ce_source", "/o"), ("ce_type", "t"),
+                ("ce_userid", "ada"), ("ce_mode", "validate"), ("ce_labels", "eu"),
+            ])
+        #expect(!binary.isValidation && binary.labels == nil)
+    }
+
+    /// With what is added to it a copy has to fit into topics with Kafka's usual limit; and merging
+    /// takes time that grows with the square of the members.
+    @Test func `what no payload and no copy has room for is refused whole`() throws {
+        let long = String(repeating: "h", count: 70_000)
+        let value = #"{"type":"t","user_id":"ada","payload":{"title":"t"}}"#
+        #expect(refused(Array(value.utf8), headers: [("x", long)])?.code == .tooLarge)
+        #expect(refused(Array(value.utf8), headers: [("x", String(long.prefix(60_000)))]) == nil)
+        for name in ["data", "apns", "fcm", "webpush", "expo"] {
+            func event(_ bytes: Int) -> [UInt8] {
+                let text = String(repeating: "x", count: bytes)
+                return Array(#"{"type":"t","user_id":"ada","\#(name)":{"a":"\#(text)"}}"#.utf8)
+            }
+            #expect(refused(event(33_000))?.code == .tooLarge)
+            #expect(refused(event(32_000)) == nil, "too large for a gateway is said by target")
+        }
+    }
+
     @Test func `a schema registry's frame before JSON is skipped`() throws {
         let framed = [0, 0, 0, 0, 7] + Array(#"{"type":"t","user_id":"u"}"#.utf8)
         #expect(try decode(framed).type == "t")

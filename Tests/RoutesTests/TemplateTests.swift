@@ -137,6 +137,12 @@ import Testing
         let routes = try table("  t: {title: '{{payload.n:number|none}}'}\n")
         #expect(try Sample(payload: #"{"n":"1,5"}"#).refusal(routes) == "payload.n is not a number")
         #expect(try Sample(payload: #"{"n":true}"#).refusal(routes) == "payload.n is not a number")
+        // Written out digit by digit it would be a gigabyte.
+        for number in ["1e999999999", "-1e400"] {
+            #expect(
+                try Sample(payload: #"{"n":\#(number)}"#).refusal(routes)
+                    == "payload.n is not a number")
+        }
         #expect(try title("{{payload.n:number|none}}", "{}") == "none")
     }
 

@@ -163,7 +163,9 @@ extension DeviceAddress {
 
     /// The same address under another user.
     internal func with(userID: String?) -> DeviceAddress {
-        if userID == self.userID { return self }
+        // By bytes, as everywhere: texts that look alike may be two users.
+        if let userID, let own = self.userID, userID.utf8.elementsEqual(own.utf8) { return self }
+        if userID == nil, self.userID == nil { return self }
         let writer = ByteWriter(capacity: storage.count + 256)
         storage.withUnsafeBytes { bytes in
             writer.append(

@@ -15,6 +15,8 @@ internal final class Reconciler {
     private let layout: RedisLayout
     private let loop: EventLoop
     private var walk: KeyWalk?
+    /// Whether the store refused something for the time being: what was not looked at may be wrong.
+    private var isPartial = false
 
     /// Keys in work at once.
     private static let depth = 128
@@ -34,8 +36,11 @@ internal final class Reconciler {
     func wipe(_ done: @escaping (Bool) -> Void) {
         start(
             "[uvxpit]",
-            { [client] key, next in
-                RedisQuestion.ask(client, ["UNLINK", key]) { _ in next() }
+            { [unowned self] key, next in
+                RedisQuestion.ask(client, ["UNLINK", key]) { [weak self] reply in
+                    self?.note(reply)
+                    next()
+                }
             }, done)
     }
 
@@ -51,17 +56,27 @@ internal final class Reconciler {
         _ kinds: String, _ visit: @escaping KeyWalk.Visit, _ done: @escaping (Bool) -> Void
     ) {
         walk?.cancel()
+        isPartial = false
         let walk = KeyWalk(
             client, on: loop, pattern: layout.pattern(kinds), depth: Self.depth, visit: visit
-        ) { done($0 == nil) }
+        ) { [weak self] fault in done(fault == nil && self?.isPartial == false) }
         self.walk = walk
         walk.start()
+    }
+
+    /// Remembers a failure that another round may not meet. One that lies in the key itself would be
+    /// met for ever, and concerns its user alone.
+    private func note(_ reply: Result<RedisReply, RedisError>) {
+        guard case .failure(let error) = reply else { return }
+        if case .refused(let refusal) = error, refusal.kind == .wrongType { return }
+        isPartial = true
     }
 
     // MARK: - Users
 
     private func check(_ key: String, _ next: @escaping () -> Void) {
         RedisQuestion.ask(client, ["HGETALL", key]) { [weak self] reply in
+            self?.note(reply)
             guard let self, case .success(let reply) = reply else { return next() }
             let parts = reply.elements
             let entries = stride(from: 0, to: parts.count - 1, by: 2).compactMap {
@@ -82,14 +97,15 @@ internal final class Reconciler {
         let arguments = [Array(entry.id.text.utf8)]
         RedisQuestion.ask(client, OperatorScripts.owner, [install], arguments) {
             [weak self] reply in
+            self?.note(reply)
             guard let self, case .success(let reply) = reply, reply.count == 2 else {
                 return goOn()
             }
             let owner = reply.elements[0].text ?? ""
             let revision = max(reply.elements[1].integer ?? 0, entry.revision)
-            guard let user = layout.user(of: key, app: entry.id.app), user != owner else {
-                return goOn()
-            }
+            guard let user = layout.user(of: key, app: entry.id.app),
+                !user.utf8.elementsEqual(owner.utf8)
+            else { return goOn() }
             unlink(entry.id, from: user, revision, goOn)
         }
     }
@@ -102,7 +118,10 @@ internal final class Reconciler {
             layout.further(user, app: id.app),
         ]
         let arguments = [Array(id.text.utf8), Array(String(revision).utf8), PlanStep.span]
-        RedisQuestion.ask(client, IndexScripts.unlink, keys, arguments) { _ in next() }
+        RedisQuestion.ask(client, IndexScripts.unlink, keys, arguments) { [weak self] reply in
+            self?.note(reply)
+            next()
+        }
     }
 
     // MARK: - Installs
@@ -134,8 +153,8 @@ extension RedisLayout {
     /// The user whose addresses lie in a key; nil when it is no such key, or of another app.
     func user(of key: String, app: String) -> String? {
         guard let rest = rest(of: key, kind: "u") ?? rest(of: key, kind: "v"),
-            rest.hasPrefix(app + ":")
+            rest.utf8.starts(with: "\(app):".utf8)
         else { return nil }
-        return String(rest.dropFirst(app.count + 1))
+        return String(decoding: rest.utf8.dropFirst(app.utf8.count + 1), as: UTF8.self)
     }
 }

@@ -182,8 +182,8 @@ extension RedisIndexReader {
         }
         lookUp.askedAt = loop.now
         lookUp.openCommands = 1
-        // Room for both is certain: far fewer look-ups may be open than commands may be pending.
-        precondition(sendMarker(place), "a connection that took a command takes the next one")
+        // Without its marker an answer is not believed: it is asked again.
+        if !sendMarker(place) { lookUp.isCutOff = true }
     }
 
     private func sendMarker(_ place: Int) -> Bool {

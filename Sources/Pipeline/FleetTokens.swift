@@ -194,14 +194,16 @@ internal final class FleetTokens {
         _ fetch: TokenFetch, _ service: AccessTokenService, _ entry: FleetEntry
     ) {
         let endpoint = service.credential.account.tokenEndpoint
-        entry.call = SingleCall(
+        // The account's file may be written anew meanwhile, and the entry be another one.
+        let call = SingleCall(
             to: GatewayEndpoint(
                 host: endpoint.host, port: endpoint.port, trusting: entry.authorities),
             .fcm(connectionsMin: 1, connectionsMax: 1), access, loop
         ) { request in
             AccessTokens.write(fetch, to: endpoint, into: request)
-        } done: { [unowned self, unowned entry] answer in
-            entry.call = nil
+        } done: { [weak self, weak entry] answer in
+            entry?.call = nil
+            guard let self else { return }
             switch answer {
             case .success(let answer):
                 service.credential.received(answer, for: fetch.number, at: loop.now)
@@ -209,8 +211,9 @@ internal final class FleetTokens {
                 service.credential.failed(fetch.number, detail: fault.text, at: loop.now)
             }
             service.announce()
-            if service.credential.fault == nil { publish(entry) }
+            if let entry, service.credential.fault == nil { publish(entry) }
         }
+        if !call.isOver { entry.call = call }
     }
 
     private func publish(_ entry: FleetEntry) {

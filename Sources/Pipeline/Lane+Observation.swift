@@ -18,17 +18,17 @@ extension Lane {
         metrics.windows.set(windows.count)
         metrics.windowEvents.set(windows.memberCount)
         metrics.windowBytes.set(windows.bytes)
-        for observer in poolObservers { observer.observe() }
-        dropIdleServices()
-        dropRetired()
         for bulkhead in apps.lazy.flatMap(\.bulkheads) where bulkhead.answersUncounted > 0 {
             index.count(answers: bulkhead.answersUncounted, for: bulkhead.fuse)
             bulkhead.answersUncounted = 0
         }
-        observeLag()
         // While the lane has no room it comes here two hundred times a second.
         guard loop.now - loadSeenAt >= Self.loadInterval else { return }
         loadSeenAt = loop.now
+        for observer in poolObservers { observer.observe() }
+        dropIdleServices()
+        dropRetired()
+        observeLag()
         observeBulkheads()
         observeBacklogs()
         observeOrder()

@@ -42,6 +42,9 @@ internal final class SingleCall: HTTP2PoolDelegate {
         }
     }
 
+    /// Whether it has told, or was given up.
+    var isOver: Bool { done == nil }
+
     /// Gives the call up; nothing is told.
     func cancel() {
         done = nil

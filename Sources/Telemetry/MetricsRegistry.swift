@@ -3,16 +3,17 @@ internal import Synchronization
 
 /// All metrics of a process.
 ///
-/// Names and labels are the program's own, never data: a name that breaks the rules below, or
-/// too many series, is a fault of the program and traps. Registration takes a lock and belongs to
+/// Names and labels are the program's own, never data: a name that breaks the rules below is a
+/// fault of the program and traps. Registration takes a lock and belongs to
 /// start-up; the metric objects themselves take none.
 public final class MetricsRegistry: Sendable {
     /// What a registry holds at most.
     public enum Limits {
         /// Metric names.
         public static let families = 256
-        /// Label sets of one name.
-        public static let seriesPerFamily = 1024
+        /// Label sets of one name; what is counted under more is not shown. It grows with the number
+        /// of apps, and no number of apps may end a process.
+        public static let seriesPerFamily = 16_384
         /// Labels of one series.
         public static let labels = 8
         /// Bytes of one label value.
@@ -128,8 +129,7 @@ internal struct MetricFamily: Sendable {
                 precondition(new.bounds == old.bounds, "shards of a histogram share their buckets")
             }
             series[index].shards.append(shard)
-        } else {
-            precondition(series.count < MetricsRegistry.Limits.seriesPerFamily, "too many series")
+        } else if series.count < MetricsRegistry.Limits.seriesPerFamily {
             series.append(Series(labels: labels, shards: [shard]))
         }
     }

@@ -66,6 +66,16 @@ private func exposition(_ registry: MetricsRegistry) -> String {
                 + "# HELP b b\n# TYPE b gauge\nb NaN\n")
     }
 
+    @Test func `more series than a name may have are counted and not shown`() {
+        let registry = MetricsRegistry()
+        let limit = MetricsRegistry.Limits.seriesPerFamily
+        let counters = (0..<limit + 10).map {
+            registry.counter("x_total", help: "X.", labels: [("app", "a\($0)")])
+        }
+        for counter in counters { counter.add(1) }
+        #expect(registry.sum(of: "x_total") == Double(limit))
+    }
+
     @Test func `a name that breaks the rules traps`() async {
         await #expect(processExitsWith: .failure) {
             _ = MetricsRegistry().gauge("9lives", help: "")

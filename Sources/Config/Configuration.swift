@@ -242,7 +242,7 @@ public struct Configuration: Sendable {
 
     /// Bounds on records and users.
     public struct Limits: Sendable {
-        /// The largest event in bytes; 1 KiB to 4 MiB, default 256 KiB.
+        /// The largest event in bytes; 1 KiB to 512 KiB, default 256 KiB.
         public var eventBytes: Int
         /// The most addresses of one user that a push goes to; 1 to 10,000, default 1,000.
         public var addressesPerUser: Int

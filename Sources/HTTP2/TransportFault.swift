@@ -44,7 +44,9 @@ extension TransportFault {
     /// even seen it.
     public var isOfRequest: Bool {
         switch self {
-        case .malformedRequest, .headerListTooLarge: true
+        case .malformedRequest: true
+        // Less than that takes no push at all: it is the peer that is not as it should be.
+        case .headerListTooLarge(let limit): limit >= 8_192
         default: false
         }
     }

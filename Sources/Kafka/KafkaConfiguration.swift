@@ -78,9 +78,10 @@ public struct GroupConfiguration: Sendable {
     public var start = Start.earliest
     /// How long a fetch waits at the broker for data. Short keeps latency low on quiet topics.
     public var fetchWait = TimeSpan.milliseconds(100)
-    /// Prefetched KiB per partition. Also of a parking topic whose gateway is down: all its partitions
-    /// lie in memory up to this and one fetch more, unpacked and with librdkafka's own for each record.
-    public var prefetchKiB = 512
+    /// Prefetched KiB per partition: at least what a second of a catch-up takes, since librdkafka looks
+    /// only once a second again at a partition that has reached it. A parking topic whose gateway is
+    /// down lies in memory up to this and one fetch more, unpacked.
+    public var prefetchKiB = 2048
     /// Prefetched records per partition.
     public var prefetchRecords = 100_000
     /// KiB of one partition in one fetch, compressed. Whole fetches land at once, unpacked, beyond

@@ -45,8 +45,11 @@ public final class TopicProducer {
         rd_kafka_purge(client.pointer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT)
     }
 
-    /// Records handed over and not yet reported on.
-    public var undelivered: Int { inFlight }
+    /// Records handed over and not yet reported on, by what was heard until now.
+    public var undelivered: Int {
+        serve(.zero)
+        return inFlight
+    }
 
     /// Queues a record; the bytes are copied. Waits for room when the queue is full. `partition`
     /// nil lets the key decide; `timestampMillis` nil means now.

@@ -172,6 +172,8 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var user: UserRecord?
     /// What it counts for, while that is asked and once it does.
     @exclusivity(unchecked) var claim: UsageClaim?
+    /// Whether it was counted for its source.
+    @exclusivity(unchecked) var isCounted = false
     /// Waits for `not_before`, or to repeat a look-up.
     @exclusivity(unchecked) var holdTimer: LoopTimer?
     /// Which dead letter it replays, as its header says.
@@ -217,6 +219,7 @@ internal final class EventInFlight: SlabResident {
         shared.forget()
         user = nil
         claim = nil
+        isCounted = false
         holdTimer = nil
         replayOf = nil
         markQuestion = 0

@@ -20,6 +20,8 @@ internal final class ExpoBatch {
     }
 
     var entries: [Entry]
+    /// Out of which lease of permits it was paid; nil for a part of one that was paid.
+    var lease: Int?
     /// Whether it is what is left of a larger one that had messages of several projects.
     let isOfOneProject: Bool
     let request = OutboundRequest()
@@ -167,6 +169,7 @@ internal final class ExpoGateway {
                 return loop.schedule(timer, at: loop.now + Self.permitWait)
             }
             let batch = ExpoBatch(Array(waiting.prefix(taken)))
+            batch.lease = permits?.lease ?? 0
             waiting.removeFirst(taken)
             submit(batch)
         }
@@ -186,9 +189,11 @@ internal final class ExpoGateway {
     }
 
     /// A request was not written: what it may cost is there for others.
-    func giveBack(_ count: Int) {
-        pace.giveBack(count)
-        permits?.giveBack(count)
+    func giveBack(_ batch: ExpoBatch) {
+        // Parts of a refused request were paid for with it.
+        guard let lease = batch.lease else { return }
+        pace.giveBack(batch.entries.count)
+        permits?.giveBack(batch.entries.count, of: lease)
     }
 
     private func submit(_ batch: ExpoBatch) {

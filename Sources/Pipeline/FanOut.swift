@@ -72,6 +72,14 @@ extension Lane {
         index.lookUp(app: app.name, userID: envelope.userID, tag: LookUpTag.target(target.slot))
     }
 
+    /// The index could not tell. What it cannot tell for good must not hold the event open for ever.
+    private func refreshAgain(_ target: TargetInFlight) {
+        guard let envelope = target.event?.envelope, envelope.expiresAt > loop.wall else {
+            return settle(target, Settlement(outcome: .expired))
+        }
+        refresh(target)
+    }
+
     /// The namespace of message and result ids: fixed for ever, so that ids of one event are the
     /// same in every version and on every road it may take.
     static let namespace = UUIDBytes(high: 0x6275_676C_652E_5A31, low: 0x8F3C_0D5A_4E1B_77A9)
@@ -103,7 +111,7 @@ extension Lane: TokenIndexDelegate {
             // The user's devices are unknown, which is not the same as none: ask again.
             alarms.indexFault(fault)
             let timer = LoopTimer { [unowned self] in
-                if LookUpTag.isTarget(tag) { return refresh(targets[slot]) }
+                if LookUpTag.isTarget(tag) { return refreshAgain(targets[slot]) }
                 events[slot].holdTimer = nil
                 admit(events[slot])
             }

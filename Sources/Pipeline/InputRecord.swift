@@ -25,10 +25,13 @@ internal struct InputRecord {
     let value: UnsafeRawBufferPointer?
     let headers: [InputHeader]
 
-    /// Bytes of key and headers.
+    /// Bytes of key and headers, without those that Bugle adds to copies: they tell of as many targets
+    /// as a user has.
     var bytesBesideValue: Int {
         var count = key?.count ?? 0
-        for header in headers { count += header.name.utf8.count + (header.value?.count ?? 0) }
+        for header in headers where !header.name.hasPrefix(Reentry.prefix) {
+            count += header.name.utf8.count + (header.value?.count ?? 0)
+        }
         return count
     }
 

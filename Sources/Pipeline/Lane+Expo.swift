@@ -28,10 +28,10 @@ extension Lane {
         switch result {
         case .response(let response): answered(batch, of: gateway, response, bulkhead)
         case .withdrawn:
-            gateway.giveBack(batch.entries.count)
+            gateway.giveBack(batch)
             withdrawn(batch, of: gateway, bulkhead)
         case .notProcessed(let fault):
-            gateway.giveBack(batch.entries.count)
+            gateway.giveBack(batch)
             for entry in batch.entries {
                 gaveRoom(entry.target, bulkhead, isGood: false)
                 notProcessed(entry.target, fault)
@@ -60,7 +60,7 @@ extension Lane {
         case .withdrawn: for entry in batch.entries { leaveRoom(entry.target) }
         case .notProcessed(let fault), .ambiguous(let fault, _):
             if fault == .timedOut { bulkhead.budget.lower(at: loop.now) }
-            gatewayFailed(first, bulkhead)
+            if fault.isOfRequest { leaveRoom(first) } else { gatewayFailed(first, bulkhead) }
         }
         for entry in batch.entries { entry.target.isProbe = false }
     }

@@ -137,7 +137,7 @@ extension Lane {
     /// Looking costs another look-up of its address when it has waited for a second.
     private func mayGoOn(_ target: TargetInFlight, _ bulkhead: Bulkhead) -> Bool {
         guard bulkhead.breaker.isClosed else { return true }
-        if bulkhead.budget.hasRoom(for: target.eventClass), bulkhead.permits?.isDry != true {
+        if bulkhead.budget.hasRoom(for: target.eventClass), bulkhead.permits?.mayTry != false {
             return true
         }
         let since = target.waitsForRoomSince ?? loop.now

@@ -13,6 +13,8 @@ internal struct PermitStock {
     var share = 0.0
     private(set) var left = 0
     private(set) var isLeasing = false
+    /// Counts the leases.
+    private(set) var leaseNumber = 0
     /// Permits asked for at a time; it follows the demand.
     private(set) var chunk: Int
     private let chunkMax: Int
@@ -58,13 +60,18 @@ internal struct PermitStock {
         return true
     }
 
-    /// Gives back what was not used.
-    mutating func giveBack(_ count: Int, at now: MonotonicTime) {
+    /// Gives back what was not used of a lease, if it has not ended; others may have it otherwise.
+    mutating func giveBack(_ count: Int, of lease: Int, at now: MonotonicTime) {
         if aloneSince != nil {
             saved = min(saved + Double(count), max(share, 1))
-        } else if now < endsAt {
+        } else if lease == leaseNumber, now < endsAt {
             left += count
         }
+    }
+
+    /// Whether it is worth while to try: there are some, or the store may have some again.
+    func mayTry(at now: MonotonicTime) -> Bool {
+        aloneSince != nil || left > 0 || now - emptyAt >= Self.pause
     }
 
     /// How many to lease now, for a caller who wants `count` at once; nil for none.
@@ -88,7 +95,9 @@ internal struct PermitStock {
     }
 
     /// Whether the store had none to give a moment ago.
-    func isDry(at now: MonotonicTime) -> Bool { left == 0 && now - emptyAt < Self.lease / 4 }
+    func isDry(at now: MonotonicTime) -> Bool {
+        aloneSince == nil && left == 0 && now - emptyAt < Self.lease / 4
+    }
 
     /// The store gave some.
     mutating func granted(_ count: Int, at now: MonotonicTime) {
@@ -98,6 +107,7 @@ internal struct PermitStock {
         expire(at: now)
         left += count
         guard count > 0 else { return }
+        leaseNumber += 1
         grantedAt = now
         endsAt = now + Self.lease
     }
@@ -139,8 +149,16 @@ internal final class Permits {
         return isTaken || stock.take(count, at: loop.now)
     }
 
-    /// Gives back what was not used.
-    func giveBack(_ count: Int) { stock.giveBack(count, at: loop.now) }
+    /// The lease that is drawn on now.
+    var lease: Int { stock.leaseNumber }
+
+    /// Gives back what was not used of a lease.
+    func giveBack(_ count: Int, of lease: Int) {
+        stock.giveBack(count, of: lease, at: loop.now)
+    }
+
+    /// Whether it is worth while to try to take some.
+    var mayTry: Bool { stock.mayTry(at: loop.now) }
 
     private func lease(_ wanted: Int) {
         usage.lease(wanted, of: rate, at: loop.wall) { [weak self] answer in

@@ -67,7 +67,7 @@ extension Lane {
         if let claim = event.claim, claim.open == 0 { return false }
         let caps =
             envelope.isBroadcast ? [] : routes.caps.personal(of: event.routed?.route)
-        let quotas = routes.caps.quotas(of: envelope.source)
+        let quotas = event.isCounted ? [] : routes.caps.quotas(of: envelope.source)
         guard !caps.isEmpty || !quotas.isEmpty else { return false }
         // What no device gets counts for nobody.
         let wouldBeSent = addresses.contains {
@@ -90,6 +90,8 @@ extension Lane {
         }
         if !quotas.isEmpty {
             usage.count(for: envelope.source, in: quotas, at: loop.wall) { [weak self] answer in
+                // Places are taken by id, but a source's events are only counted: once each.
+                if case .success(nil) = answer, event.claim === claim { event.isCounted = true }
                 self?.counted(event, claim, answer.map { $0 == nil ? nil : .overQuota })
             }
         }

@@ -88,7 +88,7 @@ extension ChangeRun {
         let layout = writer.layout
         let id = record.addressID.text
         if record.verdict == .quarantine {
-            guard isBlocked else { return finish(.applied) }
+            // Whatever is known of the address by now: its registration may be read later.
             let arguments = [
                 id, String(position.timestamp), name.text, fuseID, record.reason,
             ]

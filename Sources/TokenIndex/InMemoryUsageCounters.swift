@@ -77,7 +77,7 @@ internal struct UsageBook: Sendable {
                 let (step, whole) = (Self.step(rate), Double(rate.perSecond))
                 let up = left < most * level / whole / 4 ? min(passed, 1) : 0
                 level = min(max(level + (up - (passed - up)) * step, step), whole)
-                most *= level / whole / 2
+                most = max(most * level / whole / 2, 1)
             }
             left = min(most, left + passed * level)
             countedAt = max(now, countedAt)

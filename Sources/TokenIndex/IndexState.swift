@@ -139,7 +139,9 @@ internal struct IndexState {
         guard isAccepted else { return .outdated }
         if record.fuseID != nil, record.verdict != .quarantine, let name = record.fuseName {
             fuses.settled(id, name)
-        } else if installs[id.install]?.addresses[id]?.isBlocked ?? false {
+        } else if record.fuseID != nil || installs[id.install]?.addresses[id]?.isBlocked ?? false {
+            // What a fuse holds it holds whatever is known of the address by now: its registration may
+            // be read later.
             weigh(record, at: position, now: now, notices: &notices)
         }
         list(id.install)

@@ -68,7 +68,11 @@ internal final class Reconciler {
     /// met for ever, and concerns its user alone.
     private func note(_ reply: Result<RedisReply, RedisError>) {
         guard case .failure(let error) = reply else { return }
-        if case .refused(let refusal) = error, refusal.kind == .wrongType { return }
+        if case .refused(let refusal) = error,
+            refusal.kind == .wrongType || refusal.kind == .other
+        {
+            return
+        }
         isPartial = true
     }
 

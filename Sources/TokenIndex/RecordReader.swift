@@ -97,9 +97,17 @@ internal struct RecordReader {
         return number
     }
 
+    /// A time that nothing is compared with but the clock: one that is too late to be read is as good
+    /// as the last one. "Never" is often written as a day of the year 9999.
+    func anyTime(_ name: StaticString) throws(RecordError) -> UnixMillis? {
+        try time(name, before: .max).map { min($0, UnixMillis(IndexLimits.timeEnd - 1)) }
+    }
+
     static let timeExpected = "a time in milliseconds, from 1970 to the year 5138"
 
-    func time(_ name: StaticString) throws(RecordError) -> UnixMillis? {
+    func time(
+        _ name: StaticString, before end: Int64 = IndexLimits.timeEnd
+    ) throws(RecordError) -> UnixMillis? {
         let time: UnixMillis?
         if let row {
             guard let value = member(name) else { return nil }
@@ -109,7 +117,7 @@ internal struct RecordReader {
             time = UnixMillis(millis)
         }
         // Microseconds by mistake would be newer than all that comes after them.
-        guard let time, time.value >= 0, time.value < IndexLimits.timeEnd else {
+        guard let time, time.value >= 0, time.value < end else {
             throw .invalid(field: name.description, expected: Self.timeExpected)
         }
         return time

@@ -103,6 +103,7 @@ extension RedisIndexOperator {
         try walk("u") { [client, layout] key, done in
             // The app may hold a colon as the user may: an address of the user tells where it ends.
             RedisQuestion.ask(client, ["HKEYS", key]) { reply in
+                found.note(reply)
                 guard case .success(let reply) = reply,
                     let rest = layout.rest(of: key, kind: "u")
                 else { return done() }
@@ -116,6 +117,7 @@ extension RedisIndexOperator {
                     return done()
                 }
                 RedisQuestion.ask(client, ["HGET", key, StoredUser.field]) { reply in
+                    found.note(reply)
                     if case .success(let reply) = reply,
                         let length = StoredUser.appLength(reply.bytes)
                     {
@@ -125,6 +127,7 @@ extension RedisIndexOperator {
                 }
             }
         }
+        if let failure = found.failure { throw .unavailable(failure.description) }
         return found.users
     }
 
@@ -291,4 +294,10 @@ private final class Gathering<Value> {
 /// Carries users out of a walk.
 private final class UserSet {
     var users: Set<IndexState.UserKey> = []
+    /// What kept a key from being looked at: what lies there is not known.
+    var failure: RedisError?
+
+    func note(_ reply: Result<RedisReply, RedisError>) {
+        if case .failure(let error) = reply { failure = failure ?? error }
+    }
 }

@@ -141,7 +141,9 @@ extension RedisIndexOperator: IndexOperations {
             try walk("i") { [client] key, done in
                 guard counter.seen.insert(key).inserted else { return done() }
                 RedisQuestion.ask(client, OperatorScripts.describe, [key], []) { reply in
-                    if case .success(let reply) = reply {
+                    switch reply {
+                    case .failure(let error): counter.failure = counter.failure ?? error
+                    case .success(let reply):
                         counter.statistics.add(
                             install: reply.elements.compactMap { AddressReport($0) })
                     }
@@ -150,6 +152,7 @@ extension RedisIndexOperator: IndexOperations {
                 }
             }
         }
+        if let failure = counter.failure { throw .unavailable(failure.description) }
         return counter.statistics
     }
 
@@ -237,6 +240,8 @@ extension RedisIndexOperator: IndexOperations {
 
 /// Carries a count through a walk, which may visit a key twice.
 private final class InstallCounter {
+    /// What kept an install from being counted.
+    var failure: RedisError?
     var statistics = IndexStatistics()
     var seen: Set<String> = []
 }

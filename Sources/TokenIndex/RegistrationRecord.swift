@@ -106,8 +106,8 @@ public enum RegistrationRecord: Sendable {
         _ reader: RecordReader, into fields: inout DeviceFields
     ) throws(RecordError) {
         fields.version = try reader.integer("version") ?? 0
-        fields.lastSeenAt = try reader.time("last_seen_at")
-        fields.expiresAt = try reader.time("expires_at")
+        fields.lastSeenAt = try reader.anyTime("last_seen_at")
+        fields.expiresAt = try reader.anyTime("expires_at")
         fields.permission =
             try reader.text("permission").flatMap(DevicePermission.init(rawValue:)) ?? .unknown
         fields.locale = try reader.text("locale", upTo: 64)

@@ -90,13 +90,13 @@ internal enum UsageScripts {
           end
           level = level + (up - (passed - up)) * rate / ramp
           level = math.min(math.max(level, least), rate)
-          most = burst * level / rate / 2
+          most = math.max(burst * level / rate / 2, 1)
         end
         local left = math.min(most, tonumber(held[1] or most) + passed * level / 1000)
         local granted = math.max(math.min(tonumber(ARGV[3]), math.floor(left)), 0)
         redis.call('HSET', KEYS[1],
           'n', tostring(left - granted), 't', math.max(now, at), 'l', tostring(level))
-        redis.call('PEXPIRE', KEYS[1], 60000)
+        redis.call('PEXPIRE', KEYS[1], math.max(60000, ramp))
         return granted
         """)
 

@@ -35,6 +35,7 @@ extension UserChange {
         guard let key, !key.isEmpty else { throw .noKey }
         guard let value else { return try gone(key) }
         let reader = try RecordReader(RecordFraming.stripped(value), parser)
+        try reader.refuseOtherVersion()
         let app = try reader.required("app", upTo: 128)
         guard let userID = try reader.userID("user_id") else { throw .missing(field: "user_id") }
         guard !app.utf8.contains(0x2F) else {

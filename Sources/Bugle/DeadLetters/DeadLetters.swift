@@ -80,9 +80,9 @@ extension StoredLetter {
             origin = (TopicPartition(topic, partition), number)
         }
         (code, reason, isCut, replayOf) = (facts.code, facts.reason, cut, replay)
-        if let value = record.value, let event = try? parser.parse(value), event.isObject {
+        if let value = record.value, let event = parser.event(in: value) {
             facts.type = facts.type ?? event["type"]?.string ?? event["event_type"]?.string
-            facts.id = facts.id ?? event["id"]?.string
+            facts.id = facts.id ?? event["id"]?.identifier
         }
         (type, eventID) = (facts.type, facts.id)
         // An empty array stands for a value that is there and not kept.

@@ -86,13 +86,16 @@ internal final class FleetAccess {
     ) -> [String] {
         let start = SystemTime.shared.monotonic
         var done: Set<String> = []
+        // One that falls silent meanwhile has not said so; one that has stopped need not.
+        var asked: Set<String> = []
         while true {
+            asked.formUnion(live.map(\.instance))
             for replica in live
             where replica.controlOffset >= offset && !done.contains(replica.instance) {
                 done.insert(replica.instance)
                 confirmed(replica, SystemTime.shared.monotonic - start)
             }
-            let missing = live.map(\.instance).filter { !done.contains($0) }
+            let missing = asked.subtracting(done).filter { replicas[$0] != nil }.sorted()
             if missing.isEmpty || SystemTime.shared.monotonic - start > span { return missing }
             read(upTo: .milliseconds(50))
         }

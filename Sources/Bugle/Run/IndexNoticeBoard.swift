@@ -61,7 +61,9 @@ internal final class IndexNoticeBoard {
             try producer.flush(timeout: Self.deliveryTimeout)
             unpublished = []
         } catch {
-            // All of them again: a record that is there twice says the same.
+            // All of them again, by a new producer: a record that is there twice says the same, and one
+            // that has failed may never send again.
+            producer = nil
             retryAt = now + Self.retryInterval
             faults.warning(
                 "verdicts cannot be written", ["error": LogValue(error.description)])

@@ -156,11 +156,11 @@ internal final class TraceStory {
             record.withHeader(name) { String(decoding: $0, as: UTF8.self) }
         }
         if let id = header("ce_id") { return (id, header("ce_type"), header("ce_source")) }
-        guard let value = record.value, let root = try? parser.parse(value) else {
+        guard let value = record.value, let root = parser.event(in: value) else {
             return (nil, nil, nil)
         }
         return (
-            root["id"]?.string, root["type"]?.string ?? root["event_type"]?.string,
+            root["id"]?.identifier, root["type"]?.string ?? root["event_type"]?.string,
             root["source"]?.string
         )
     }

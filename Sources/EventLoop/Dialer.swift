@@ -138,7 +138,8 @@ public final class DialAttempt {
         let handle = loop.handle
         // Names that clients chose may take the resolver's whole patience.
         let isForeign = reach != .any && name == host
-        (isForeign ? Resolver.foreign : Resolver.shared).lookUp(host: name, port: port) { result in
+        let resolver = isForeign ? Resolver.foreign : Resolver.shared
+        resolver.lookUp(host: name, port: port, in: loop.names) { result in
             handle.submit { confined.value(result) }
         }
     }

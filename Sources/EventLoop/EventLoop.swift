@@ -84,6 +84,9 @@ public final class EventLoop {
     /// Jitter for what runs on this loop.
     public var random = SeededRandom.fromSystem()
 
+    /// Where the names are looked up that this loop's sockets are connected to.
+    public var names = NameService.system
+
     /// The loop's face towards other threads.
     public let handle: LoopHandle
 

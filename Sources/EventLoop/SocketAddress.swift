@@ -3,6 +3,7 @@
 
 internal import CLinux
 internal import Glibc
+internal import Synchronization
 
 internal struct SocketAddress: Sendable {
     let family: Int32
@@ -83,32 +84,57 @@ internal struct SocketAddress: Sendable {
     }
 }
 
-/// Runs look-ups on a thread of its own, one after another, so that no lane ever blocks on DNS.
+/// Runs look-ups on threads of its own, so that no lane ever blocks on DNS; on several, so that a
+/// name whose servers are silent does not keep the others waiting.
 internal final class Resolver: Sendable {
     /// For names that this machine's operator chose.
     static let shared = Resolver("resolver")
     /// For all others: they must not keep those waiting.
-    static let foreign = Resolver("resolver-2")
+    static let foreign = Resolver("resolver-f")
 
-    private let thread: Result<LoopThread, SystemError>
+    private let threads: Result<[LoopThread], SystemError>
+    /// How many look-ups each thread has to make.
+    private let open = Mutex([Int](repeating: 0, count: Limits.threads))
+
+    private enum Limits {
+        /// Names that can be waited for at the same time.
+        static let threads = 4
+    }
 
     private init(_ name: StaticString) {
         do throws(SystemError) {
-            thread = .success(try LoopThread.start(name: name.description) { _ in })
+            var started: [LoopThread] = []
+            for number in 1...Limits.threads {
+                started.append(try LoopThread.start(name: "\(name)-\(number)") { _ in })
+            }
+            threads = .success(started)
         } catch {
-            thread = .failure(error)
+            threads = .failure(error)
         }
     }
 
     func lookUp(
-        host: String, port: UInt16,
+        host: String, port: UInt16, in names: NameService,
         _ done: @escaping @Sendable (Result<[SocketAddress], DialError>) -> Void
     ) {
-        switch thread {
-        case .success(let thread):
-            thread.handle.submit { done(SocketAddress.lookUp(host: host, port: port)) }
+        switch threads {
+        case .success(let threads):
+            let place = take()
+            threads[place].handle.submit { [self] in
+                done(names.lookUp(host, port))
+                open.withLock { $0[place] -= 1 }
+            }
         case .failure(let error):
             done(.failure(.lookUpFailed(host: host, error.description)))
+        }
+    }
+
+    /// The thread with the fewest look-ups, which gets another.
+    private func take() -> Int {
+        open.withLock { counts in
+            let place = counts.indices.min { counts[$0] < counts[$1] } ?? 0
+            counts[place] += 1
+            return place
         }
     }
 }

@@ -187,20 +187,31 @@ import Testing
         #expect(Set(stage.arrivals.suffix(30).map(\.connection)).isDisjoint(with: [1, 3]))
     }
 
-    @Test func `H2-12 a dial that hangs is given up and the next one works`() throws {
+    @Test func `H2-12 a dial that hangs is given up and the next one works, and others go on`()
+        throws
+    {
         let stage = try Stage(.single)
         stage.listener.acceptance = { $0 == 1 ? .stallTLS : .serve }
-        let other = try Stage(.single)
+        // Another host on the same loop: the thread that dials serves both.
+        let other = try Stage(.single, beside: stage)
         stage.submit(1)
-        stage.advance(by: .seconds(9))
-        #expect(stage.outcomes.isEmpty)
-        // Meanwhile other hosts go on.
-        other.submit(1)
-        #expect(other.finish([1]))
+        #expect(stage.run { stage.listener.accepted == 1 })
+        for second in 1...9 {
+            stage.advance(by: .seconds(1))
+            let tags = UInt64(second * 100)..<UInt64(second * 100 + 100)
+            for tag in tags { other.submit(tag) }
+            #expect(other.finish(tags))
+            #expect(stage.outcomes.isEmpty)
+        }
+        #expect(other.outcomes.count == 900)
+        #expect(other.outcomes.values.allSatisfy { $0 == .accepted })
+        #expect(other.listener.accepted == 1 && other.alarms.isEmpty)
+        #expect(stage.pool.statistics.connectFailures == 0)
         stage.advance(by: .seconds(3))
         #expect(stage.finish([1]))
         #expect(stage.outcomes[1] == .accepted)
         #expect(stage.pool.statistics.connectFailures == 1)
+        #expect(stage.listener.accepted == 2)
         #expect(
             stage.alarms.contains {
                 if case .unreachable = $0 { true } else { false }

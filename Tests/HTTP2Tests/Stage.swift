@@ -25,7 +25,7 @@ final class Stage {
         var path: String
     }
 
-    let time = ManualTime()
+    let time: ManualTime
     let loop: EventLoop
     let listener: HTTP2Listener
     let pool: HTTP2Pool
@@ -34,6 +34,7 @@ final class Stage {
     private let server = Server()
     private let client = Client()
     private let caFile: String
+    private var others: [HTTP2Listener] = []
 
     /// Results by tag; a second result for one tag is recorded in `repeated`.
     var outcomes: [UInt64: Outcome] { client.outcomes }
@@ -69,15 +70,18 @@ final class Stage {
         set { client.mayWrite = newValue }
     }
 
+    /// With a neighbour both stand on one loop and under one clock, as the pools of a lane do.
     init(
         _ policy: PoolPolicy, _ options: ServerOptions = ServerOptions(),
         through answer: ConnectProxy.Answer? = nil, bypass: [String] = [],
-        host: String = "127.0.0.1"
+        host: String = "127.0.0.1", beside neighbour: Stage? = nil
     ) throws {
         signal(SIGPIPE, SIG_IGN)
         let authority = try Self.authority.get()
         caFile = authority.caFile
-        loop = try EventLoop(name: "stage", time: time)
+        let time = neighbour?.time ?? ManualTime()
+        self.time = time
+        loop = try neighbour?.loop ?? EventLoop(name: "stage", time: time)
         loop.random = SeededRandom(seed: 7)
         listener = try HTTP2Listener(
             loop: loop, certificatePEM: authority.certificate, keyPEM: authority.key,
@@ -101,6 +105,17 @@ final class Stage {
         pool.close()
         proxy?.close()
         listener.close()
+        for other in others { other.close() }
+    }
+
+    /// Serves the same port at another address as well, and answers 200 to everything there.
+    func serve(at address: String) throws -> HTTP2Listener {
+        let authority = try Self.authority.get()
+        let other = try HTTP2Listener(
+            loop: loop, host: address, port: listener.port, certificatePEM: authority.certificate,
+            keyPEM: authority.key, delegate: Server())
+        others.append(other)
+        return other
     }
 
     /// Submits a request whose path is the tag.
@@ -177,7 +192,7 @@ final class Stage {
     /// One authority for all tests of the process; its certificate lies in a file for OpenSSL.
     private static let authority = Result<Authority, any Error> {
         let authority = try CertificateAuthority()
-        let issued = try authority.issue(hosts: ["127.0.0.1", "localhost"])
+        let issued = try authority.issue(hosts: ["127.0.0.1", "localhost", "gateway.test"])
         var name = Array("/tmp/bugle-http2-ca-XXXXXX".utf8CString)
         let fd = mkstemp(&name)
         let path = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)

@@ -1,4 +1,5 @@
 import Base
+import Glibc
 import Synchronization
 import Testing
 
@@ -191,6 +192,25 @@ private final class SteppingTime: TimeSource {
         let isLoopback = ["127.0.0.1", "127.1.2.3", "::1"].contains(literal)
         #expect(AddressReach.publicOrLoopback.permits(address) == isLoopback)
         #expect(AddressReach.any.permits(address))
+    }
+
+    /// A push is small and wanted at once; what a firewall forgot is noticed in 90 seconds.
+    @Test func `a connection sends at once and asks whether its peer is still there`() throws {
+        let listener = try ListeningSocket.open(host: "127.0.0.1", port: 0)
+        defer { SocketIO.close(listener.fd) }
+        let fd = try dial("127.0.0.1", listener.port).get()
+        defer { SocketIO.close(fd) }
+        func option(_ level: Int32, _ name: Int32) -> Int32? {
+            var value: Int32 = 0
+            var length = socklen_t(4)
+            return getsockopt(fd, level, name, &value, &length) == 0 ? value : nil
+        }
+        let tcp = Int32(IPPROTO_TCP)
+        #expect(option(tcp, TCP_NODELAY) == 1)
+        #expect(option(SOL_SOCKET, SO_KEEPALIVE) == 1)
+        #expect(option(tcp, TCP_KEEPIDLE) == 60)
+        #expect(option(tcp, TCP_KEEPINTVL) == 10)
+        #expect(option(tcp, TCP_KEEPCNT) == 3)
     }
 
     @Test func `a refused connection names the host`() throws {

@@ -92,6 +92,54 @@ import Testing
         #expect(isTold)
     }
 
+    @Test(arguments: [("1.2", "TLSv1.2 TLS_ECDHE_"), ("1.3", "TLSv1.3 TLS_")])
+    func `Node agrees with us on the newest version it knows and on a suite with AEAD`(
+        version: String, start: String
+    ) throws {
+        let server = try ForeignServer.node(
+            Self.oneVersion(version), .apns(connectionsMin: 1, connectionsMax: 1))
+        defer { server.stop() }
+        let tag = server.submit("/tls")
+        #expect(server.finishAll())
+        guard case .response(status: 200, let body)? = server.outcomes[tag] else {
+            Issue.record("\(server.outcomes)")
+            return
+        }
+        #expect(body.hasPrefix(start) && (body.contains("_GCM_") || body.contains("_POLY1305")))
+    }
+
+    @Test func `Node with TLS 1.1 and no more is refused, and gets no request`() throws {
+        let server = try ForeignServer.node(
+            Self.oneVersion("1.1"), .apns(connectionsMin: 1, connectionsMax: 1))
+        defer { server.stop() }
+        server.submit("/tls")
+        let isRefused = server.run {
+            server.alarms.contains {
+                if case .tlsFailed(let text) = $0 { text.contains("version") } else { false }
+            }
+        }
+        #expect(isRefused, "\(server.alarms)")
+        #expect(server.outcomes.isEmpty && server.pool.statistics.requestsWritten == 0)
+    }
+
+    /// A server that speaks TLS of one version and tells what was agreed on.
+    private static func oneVersion(_ version: String) -> String {
+        """
+        const http2 = require('http2'), fs = require('fs');
+        const [port, key, cert] = process.argv.slice(1);
+        const server = http2.createSecureServer({
+          key: fs.readFileSync(key), cert: fs.readFileSync(cert),
+          minVersion: 'TLSv\(version)', maxVersion: 'TLSv\(version)',
+          ciphers: 'DEFAULT@SECLEVEL=0'});
+        server.on('stream', stream => {
+          const socket = stream.session.socket;
+          stream.respond({':status': 200});
+          stream.end(socket.getProtocol() + ' ' + socket.getCipher().standardName);
+        });
+        server.listen(Number(port), '127.0.0.1');
+        """
+    }
+
     private static let script = """
         const http2 = require('http2'), fs = require('fs');
         const [port, key, cert] = process.argv.slice(1);

@@ -20,12 +20,16 @@ private final class ScriptedCluster: RedisReplyHandler {
     /// What each node answers to a command that has a key.
     var answer: (_ node: Int, [String]) -> String = { node, _ in "+node \(node)\r\n" }
 
-    init(_ count: Int = 3, seeds: Int = 1) throws {
+    /// With names the first nodes are configured by one that leads to them.
+    init(_ count: Int = 3, seeds: Int = 1, names: Names? = nil) throws {
         loop = try EventLoop(name: "rig", time: time)
+        if let names { loop.names = names.service }
         nodes = []
         for _ in 0..<count { nodes.append(try ScriptedServer(on: loop)) }
-        client = RedisClient(
-            RedisConfiguration(endpoints: nodes.prefix(seeds).map(\.endpoint)), on: loop)
+        let endpoints = nodes.prefix(seeds).map { node in
+            names.map { RedisEndpoint(host: $0.name, port: node.port) } ?? node.endpoint
+        }
+        client = RedisClient(RedisConfiguration(endpoints: endpoints), on: loop)
         client.observer = { [unowned self] in events.append($0) }
         map = evenMap(of: nodes)
         for index in nodes.indices { script(index) }
@@ -236,6 +240,27 @@ private let keys = ["tokens:{u1}", "tokens:u1", "tokens:u2"]
             $0.first == "CLUSTER" ? map : "-CLUSTERDOWN The cluster is down\r\n"
         }
         try rig.pass { rig.client.isReady && others.allSatisfy { $0.connectionCount > 0 } }
+        for (node, key) in keys.enumerated() {
+            #expect(try rig.get(UInt64(node), key) == .text("new \(node)"))
+        }
+    }
+
+    @Test func `REDIS-04: finds a cluster that came back elsewhere under its names`() throws {
+        let names = Names("redis.test", "127.0.0.1")
+        let rig = try ScriptedCluster(seeds: 3, names: names)
+        try rig.waitUntilReady()
+        for node in rig.nodes { node.stop() }
+        try rig.turn { !rig.client.isUsable }
+        // None of the old addresses answers any more.
+        let others = try rig.nodes.map {
+            try ScriptedServer(on: rig.loop, host: "127.0.0.2", port: $0.port)
+        }
+        let map = rig.evenMap(of: others)
+        for (index, node) in others.enumerated() {
+            node.answer = { $0.first == "CLUSTER" ? map : "+new \(index)\r\n" }
+        }
+        names.move(to: "127.0.0.2")
+        #expect(try rig.pass { rig.client.isReady } < .seconds(10))
         for (node, key) in keys.enumerated() {
             #expect(try rig.get(UInt64(node), key) == .text("new \(node)"))
         }

@@ -7,8 +7,9 @@ import EventLoop
 @testable import Redis
 
 final class ScriptedServer: ReadinessHandler {
+    let host: String
     let port: UInt16
-    var endpoint: RedisEndpoint { RedisEndpoint(host: "127.0.0.1", port: port) }
+    var endpoint: RedisEndpoint { RedisEndpoint(host: host, port: port) }
     private let loop: EventLoop
     private var listener: Int32
     private var registration: Registration?
@@ -19,9 +20,10 @@ final class ScriptedServer: ReadinessHandler {
     private(set) var commands: [[String]] = []
     private(set) var connectionCount = 0
 
-    init(on loop: EventLoop) throws {
+    init(on loop: EventLoop, host: String = "127.0.0.1", port: UInt16 = 0) throws {
         self.loop = loop
-        (listener, port) = try ListeningSocket.open(host: "127.0.0.1", port: 0)
+        self.host = host
+        (listener, self.port) = try ListeningSocket.open(host: host, port: port)
         registration = try loop.register(listener, .read, self)
     }
 

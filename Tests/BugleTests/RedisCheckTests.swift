@@ -92,7 +92,7 @@ private final class File {
             "/does/not/exist")
     }
 
-    @Test func `warns of a server that evicts`() throws {
+    @Test func `REDIS-12: warns of a server that evicts`() throws {
         let server = try RedisServer(arguments: ["--maxmemory-policy", "allkeys-lru"])
         let said = try findings(server)
         #expect(said.count == 2)

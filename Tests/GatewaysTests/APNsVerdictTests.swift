@@ -51,6 +51,16 @@ import Testing
         }
     }
 
+    @Test(arguments: [400, 403], ["BadTopic", "MissingTopic", "TopicDisallowed"])
+    func `APNS-10: a topic that is refused as such is our fault and no token's`(
+        status: Int, reason: String
+    ) {
+        let verdict = apns(status, #"{"reason":"\#(reason)"}"#)
+        #expect(verdict.outcome == .credentialError)
+        #expect(verdict.tokenAction == .none && !verdict.countsForFuse)
+        #expect(verdict.reason?.rawValue == reason)
+    }
+
     @Test func `every row that may be tried again says how`() {
         func advice(_ status: Int, _ reason: String, attempts: Int = 1) -> RetryAdvice? {
             let sent = SentRequest(

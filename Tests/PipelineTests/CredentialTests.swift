@@ -35,7 +35,7 @@ import Testing
         #expect(simulator.journal.counters.violations.isEmpty)
     }
 
-    @Test func `an access token that expired is fetched anew once, and everything is delivered`()
+    @Test func `AUTH-14: an access token that expired is fetched anew once, and nothing is lost`()
         throws
     {
         let simulator = try Simulator()
@@ -54,7 +54,7 @@ import Testing
         #expect(try world.records(of: "push.invalidations", atLeast: 1, within: .zero).isEmpty)
     }
 
-    @Test func `a token endpoint that refuses us costs the project only`() throws {
+    @Test func `AUTH-15: a token endpoint that refuses us costs the project only`() throws {
         var options = SimulatorOptions()
         options.faults = FaultPlan(rules: [
             FaultRule(
@@ -73,7 +73,9 @@ import Testing
         #expect(simulator.journal.counters.tokenRequests < 10)
     }
 
-    @Test func `a provider token that is refused as expired is minted again at most once`() throws {
+    @Test func `AUTH-05: a provider token that is refused as expired is minted again at most once`()
+        throws
+    {
         var options = SimulatorOptions()
         options.faults = FaultPlan(rules: [
             FaultRule(
@@ -84,19 +86,78 @@ import Testing
         let world = try World(simulator)
         #expect(try run(world, apns: 100, fcm: 0) == ["apns credential_error": 100])
         #expect(simulator.journal.authorizations.count <= 2)
+        // Whoever is called reads what to look at.
+        #expect(world.lines(with: "because of the clock: check NTP") > 0)
     }
 
-    @Test func `a bad third-party credential is told as such and refreshes nothing`() throws {
+    @Test func `AUTH-16: a bad third-party credential refreshes nothing and spares the others`()
+        throws
+    {
+        // Every second device is one whose road ends at APNs, for which Firebase holds a bad key.
+        let bad = stride(from: 1, to: 20, by: 2).map { World.token(of: "f\($0)", gateway: .fcm) }
         var options = SimulatorOptions()
-        options.faults = FaultPlan(rules: [
-            FaultRule(
-                "third party", FaultMatch(.fcm),
-                .answer(FaultAnswer(status: 401, reason: "THIRD_PARTY_AUTH_ERROR")))
-        ])
+        options.faults = FaultPlan(
+            rules: bad.map { token in
+                FaultRule(
+                    "third party", FaultMatch(.fcm, tokenPrefix: token),
+                    .answer(FaultAnswer(status: 401, reason: "THIRD_PARTY_AUTH_ERROR")))
+            })
         let simulator = try Simulator(options)
         let world = try World(simulator)
-        #expect(try run(world, apns: 0, fcm: 20) == ["fcm credential_error": 20])
+        #expect(
+            try run(world, apns: 0, fcm: 20) == ["fcm credential_error": 10, "fcm accepted": 10])
         #expect(simulator.journal.counters.tokenRequests == 1)
         #expect(simulator.journal.counters.pushes == 20)
+        let results = try world.records(of: "push.results", atLeast: 20)
+        let refused = results.filter { $0.text("outcome") == "credential_error" }
+        #expect(refused.allSatisfy { $0.text("reason") == "THIRD_PARTY_AUTH_ERROR" })
+        #expect(results.allSatisfy { $0.text("attempts") == "1" })
+    }
+
+    @Test func `AUTH-07: too many token updates cost a wait, no token, no event and no device`()
+        throws
+    {
+        let gateway = try ScriptedGateway { _, attempt in
+            attempt <= 2
+                ? .answer(429, #"{"reason":"TooManyProviderTokenUpdates"}"#) : .answer(200, "")
+        }
+        let world = try World(gateway, lanes: 1)
+        for user in 0..<50 { try world.register("i\(user)", user: "u\(user)") }
+        try world.start()
+        for user in 0..<50 { try world.publish(id: "e\(user)", user: "u\(user)") }
+        try world.flush()
+        // A minute is longer than the hour of these tests, a hundredth of one: nobody waits for it.
+        for round in 1...2 {
+            let waiting = try world.records(of: "push.events-retry-1h", atLeast: 50 * round)
+                .filter { $0.headers["bugle-attempts"] == "\(round)" }
+            #expect(waiting.count == 50)
+            for retry in waiting {
+                #expect(retry.headers["bugle-error-code"] == "TooManyProviderTokenUpdates")
+                let due = retry.headers["bugle-not-before"].flatMap { Int64($0) } ?? 0
+                #expect(due > SystemTime.shared.wall.value + 30_000)
+            }
+            #expect(gateway.seen.count == 50 * round)
+            for retry in waiting { try world.putBack(retry) }
+        }
+        let results = try world.records(of: "push.results", atLeast: 50)
+        #expect(results.count == 50)
+        #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        #expect(Set(results.map { $0.text("event_id") }).count == 50)
+        #expect(results.allSatisfy { $0.text("attempts") == "3" })
+        // The same token throughout, and on other connections when it persisted.
+        #expect(gateway.seen.count == 150)
+        #expect(Set(gateway.seen.map(\.authorization)).count == 1)
+        let connections = [1, 3].map { attempt in
+            Set(gateway.seen.filter { $0.attempt == attempt }.map(\.connection))
+        }
+        #expect(connections[0].isDisjoint(with: connections[1]))
+        // No device is taken for a busy one: the next event goes at once.
+        try world.publish(id: "next", user: "u0")
+        try world.flush()
+        let all = try world.records(of: "push.results", atLeast: 51)
+        let next = try #require(all.first { $0.text("event_id") == "next" })
+        #expect(next.text("outcome") == "accepted" && next.text("attempts") == "1")
+        #expect(world.stop())
+        #expect(try world.records(of: "push.invalidations", atLeast: 1, within: .zero).isEmpty)
     }
 }

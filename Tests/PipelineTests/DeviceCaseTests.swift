@@ -1,6 +1,7 @@
 // Cases from the field about one bad device: what it costs itself, and what it must not cost others.
 
 import Base
+import Crypto
 import HTTP2
 import JSON
 import Kafka
@@ -198,13 +199,78 @@ import Testing
                 root["message"]?["android"]?["notification"]?["tag"]?.string)
         }
         #expect(tags.count == 2 && Set(tags).count == 1)
+        // The event's id decides it, whatever the attempt and wherever the event was read.
+        #expect(tags.first == World.identity(ofEvent: "e1").text)
         #expect(try world.records(of: "push.results", atLeast: 1).count == 1)
+    }
+
+    /// Without a key of its own an event collapses under its id: a copy of it replaces it, and
+    /// nothing else does.
+    @Test func `FCM-08 and APNS-12: or an event published twice shows one notification`() throws {
+        var options = SimulatorOptions()
+        options.journal = .full(bodies: true)
+        let simulator = try Simulator(options)
+        let world = try World(simulator)
+        try world.register("pixel", user: "u1", gateway: .fcm)
+        try world.register("phone", user: "u1")
+        try world.start()
+        for id in ["e1", "e2", "e1"] { try world.publish(id: id, user: "u1") }
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 6)
+        #expect(world.stop())
+        #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        let ids = ["e1", "e1", "e2"].map { World.identity(ofEvent: $0).text }
+        let apple = simulator.journal.entries.filter { $0.service == .apnsProduction }
+        #expect(apple.compactMap(\.collapseID).sorted() == ids.sorted())
+        let tags = try simulator.journal.entries.filter { $0.service == .fcm }.map { entry in
+            let root = try JSONParser().parse(String(decoding: entry.body, as: UTF8.self))
+            let android = try #require(root["message"]?["android"])
+            // FCM keeps four keys of a device apart at most, so none is made up.
+            #expect(android["collapse_key"] == nil)
+            return try #require(android["notification"]?["tag"]?.string)
+        }
+        #expect(tags.sorted() == ids.sorted())
+    }
+
+    @Test func `APNS-10: refused under one app's topic stays with the other app`() throws {
+        let gateway = try ScriptedGateway { _, attempt in
+            attempt == 1 ? .answer(400, #"{"reason":"DeviceTokenNotForTopic"}"#) : .answer(200, "")
+        }
+        let world = try World(gateway, apps: ["shop", "news"])
+        for app in ["shop", "news"] { try world.register("phone", user: "u1", app: app) }
+        try world.start()
+        func outcome(of id: String, _ app: String, _ number: Int) throws -> String? {
+            try world.publish(id: id, user: "u1", extra: #","app":"\#(app)""#)
+            try world.flush()
+            let results = try world.records(of: "push.results", atLeast: number)
+            return results.first { $0.text("event_id") == id }?.text("outcome")
+        }
+        #expect(try outcome(of: "e1", "shop", 1) == "token_suspended")
+        #expect(try outcome(of: "e2", "news", 2) == "accepted")
+        let verdicts = try world.records(of: "push.invalidations", atLeast: 1)
+        #expect(verdicts.map(\.key) == ["shop/phone"])
+        #expect(verdicts.map { $0.text("verdict") } == ["suspend"])
+        #expect(verdicts.map { $0.text("reason") } == ["DeviceTokenNotForTopic"])
+        for verdict in verdicts { try world.apply(verdict: verdict) }
+        #expect(try outcome(of: "e3", "shop", 3) == "no_devices")
+        #expect(try outcome(of: "e4", "news", 4) == "accepted")
+        #expect(
+            gateway.seen.map(\.topic) == [
+                "com.example.shop", "com.example.news", "com.example.news",
+            ])
+        #expect(Set(gateway.seen.map(\.token)) == [World.token(of: "phone")])
+        #expect(world.stop())
     }
 }
 
 extension World {
+    /// What the pushes of an event of the only app have in common when nothing else is said.
+    static func identity(ofEvent id: String) -> UUIDBytes {
+        UUIDv5.make(namespace: Lane.namespace, name: "shop\0\0\(id)")
+    }
+
     /// Puts a record of a retry topic in again as if its wait were over.
-    fileprivate func putBack(_ retry: TopicRecord) throws {
+    func putBack(_ retry: TopicRecord) throws {
         let due = try #require(retry.headers["bugle-not-before"])
         let now = "\(SystemTime.shared.wall.value)"
         var headers = retry.headers

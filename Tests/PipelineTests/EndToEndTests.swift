@@ -1,4 +1,5 @@
 import Base
+import JSON
 import Kafka
 import Testing
 
@@ -93,6 +94,42 @@ import Testing
         #expect(gateway.seen.count == 1)
     }
 
+    @Test func `control characters break no record, no header and no line`() throws {
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
+        try world.register("i1", user: "u1")
+        try world.start()
+        let odd = #"a\r\nb\u0000\u001b[31m"#
+        for name in ["id", "type", "source"] {
+            let members = ["id": "e", "type": "t", "source": "s"].map { key, value in
+                #""\#(key)":"\#(key == name ? odd : value)""#
+            }.joined(separator: ",")
+            try world.publish(
+                #"{\#(members),"user_id":"u1","notification":{"title":"x"}}"#, key: "u1")
+        }
+        try world.publish(
+            id: "good", user: "u1", extra: #","labels":{"a\nb":"c\u0000\u001b[31m","d":"\"é"}"#)
+        try world.flush()
+        let letters = try world.records(of: "push.events-dlt", atLeast: 3)
+        #expect(
+            letters.map { $0.headers["bugle-error-reason"] } == [
+                "id holds a control character", "type holds a control character",
+                "source holds a control character",
+            ])
+        let results = try world.records(of: "push.results", atLeast: 3)
+        let good = try #require(results.first { $0.text("outcome") == "accepted" })
+        let labels = try #require(good.text("labels"))
+        let root = try JSONParser().parse(labels)
+        #expect(root["a\nb"]?.string == "c\u{0}\u{1B}[31m" && root["d"]?.string == "\"é")
+        #expect(world.stop())
+        // What is said of them is one line of JSON each, whatever they hold.
+        #expect(world.lines(with: "holds a control character") > 0)
+        for text in world.logLines + results.compactMap(\.value) {
+            #expect(!text.utf8.contains { $0 < 0x20 }, "\(text)")
+            #expect((try? JSONParser().parse(text)) != nil, "\(text)")
+        }
+    }
+
     @Test func `a target without a way to it has a whole result`() throws {
         let gateway = try ScriptedGateway()
         let world = try World(gateway)
@@ -134,7 +171,7 @@ import Testing
         #expect(asOf.allSatisfy { $0 == "shop/old" ? $1 == 1_735_689_700_000 : $1 >= now })
     }
 
-    @Test func `a lost answer is sent once more under the same identity`() throws {
+    @Test func `APNS-12: a lost answer is sent once more under the same identity`() throws {
         let gateway = try ScriptedGateway { _, attempt in attempt == 1 ? .cut : .answer(200, "") }
         let world = try World(gateway, lanes: 1)
         try world.register("i1", user: "u1")
@@ -148,10 +185,11 @@ import Testing
         #expect(results.first?.text("attempts") == "2")
         #expect(gateway.seen.count == 2)
         #expect(Set(gateway.seen.map(\.messageID)).count == 1)
-        #expect(Set(gateway.seen.map(\.collapseID)).count == 1)
+        // The event names no key: its id stands in, so that the second copy replaces the first.
+        #expect(Set(gateway.seen.map(\.collapseID)) == [World.identity(ofEvent: "e1").text])
     }
 
-    @Test func `an expired event is never sent, and one result says so`() throws {
+    @Test func `APNS-15: an expired event is never sent, and one result says so`() throws {
         let gateway = try ScriptedGateway()
         let world = try World(gateway)
         try world.register("i1", user: "u1")

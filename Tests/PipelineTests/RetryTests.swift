@@ -248,7 +248,7 @@ import Testing
         #expect(results.last?.text("outcome") == "accepted")
     }
 
-    @Test func `what would come back too late has expired`() throws {
+    @Test func `APNS-15: what would come back too late has expired`() throws {
         let world = try World(try simulator())
         world.settings.retry.longestWait = .milliseconds(50)
         try world.register("phone", user: "ada")

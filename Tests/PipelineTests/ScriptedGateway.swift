@@ -20,9 +20,12 @@ final class ScriptedGateway: Sendable {
         let token: String
         let messageID: String
         let collapseID: String
+        let topic: String
         let authorization: String
         let body: String
         let attempt: Int
+        /// The number of its connection, counted from 1.
+        let connection: Int
     }
 
     private struct State: Sendable {
@@ -76,7 +79,7 @@ final class ScriptedGateway: Sendable {
         thread.join()
     }
 
-    fileprivate func act(on request: ServerRequest) -> GatewayAction {
+    fileprivate func act(on request: ServerRequest, of connection: Int) -> GatewayAction {
         let token = (request.text(":path") ?? "").split(separator: "/").last.map(String.init) ?? ""
         let attempt = state.withLock { state in
             let attempt = (state.attempts[token] ?? 0) + 1
@@ -85,8 +88,9 @@ final class ScriptedGateway: Sendable {
                 Seen(
                     token: token, messageID: request.text("apns-id") ?? "",
                     collapseID: request.text("apns-collapse-id") ?? "",
+                    topic: request.text("apns-topic") ?? "",
                     authorization: request.text("authorization") ?? "",
-                    body: request.body.text, attempt: attempt))
+                    body: request.body.text, attempt: attempt, connection: connection))
             return attempt
         }
         return script(token, attempt)
@@ -121,7 +125,7 @@ private final class Relay: ServerConnectionDelegate, @unchecked Sendable {
 
     func received(_ request: ServerRequest, on connection: ServerConnection) {
         guard let gateway else { return }
-        switch gateway.act(on: request) {
+        switch gateway.act(on: request, of: connection.number) {
         case .answer(let status, let body):
             connection.respond(ServerResponse(status: status, text: body), on: request.stream)
         case .hold: held.append((connection, request.stream))

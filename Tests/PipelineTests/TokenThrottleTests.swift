@@ -1,4 +1,5 @@
 import Base
+import HTTP2
 import Simulator
 import Testing
 import TokenIndex
@@ -89,6 +90,36 @@ import TokenIndex
         #expect(isPutOff)
         #expect(simulator.journal.count(token: slow) == 1)
         #expect(world.stop())
+    }
+
+    @Test func `FCM-07: a wait that its event does not outlive ends it, and none is shorter`()
+        throws
+    {
+        var options = SimulatorOptions()
+        options.faults = FaultPlan(rules: [
+            FaultRule(
+                "quota", FaultMatch(.fcm),
+                .answer(
+                    FaultAnswer(
+                        status: 429, reason: "QUOTA_EXCEEDED",
+                        fields: [ServerField("retry-after", "7200")])))
+        ])
+        let simulator = try Simulator(options)
+        let world = try World(simulator, lanes: 1)
+        try world.register("phone", user: "u1", gateway: .fcm)
+        try world.start()
+        try world.publish(id: "short", user: "u1", extra: #","ttl":600"#)
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 1)
+        #expect(results.map { $0.text("outcome") } == ["expired"])
+        #expect(results.map { $0.text("reason") } == ["QUOTA_EXCEEDED"])
+        #expect(results.map { $0.text("attempts") } == ["1"])
+        #expect(world.stop())
+        #expect(simulator.journal.entries.count { $0.service == .fcm } == 1)
+        for tier in RetryTier.allCases {
+            let topic = tier.topic(of: "push.events-retry")
+            #expect(try world.records(of: topic, atLeast: 1, within: .zero).isEmpty)
+        }
     }
 
     @Test func `one attempt alone does not wait`() throws {

@@ -50,4 +50,34 @@ import Testing
         #expect(results.allSatisfy { $0.text("attempts") == "1" })
         #expect(simulator.journal.acceptedMessages.values.allSatisfy { $0 == 1 })
     }
+
+    @Test func `H2-12: a gateway that never speaks TLS stops neither reading nor another one`()
+        throws
+    {
+        var options = SimulatorOptions()
+        options.faults = FaultPlan(rules: [
+            FaultRule("hangs", FaultMatch(.apnsProduction), .accept(.stallTLS))
+        ])
+        let world = try World(Simulator(options), lanes: 1)
+        try world.register("phone", user: "ada")
+        try world.register("pixel", user: "grace", gateway: .fcm)
+        try world.start()
+        try world.publish(id: "hangs", user: "ada", extra: #","ttl":5"#)
+        // Each is published when the one before is through, so it is read while a dial hangs.
+        for number in 1...5 {
+            try world.publish(id: "e\(number)", user: "grace")
+            try world.flush()
+            let isThrough = world.eventually {
+                let results = try? world.records(of: "push.results", atLeast: number)
+                return results?.contains {
+                    $0.text("event_id") == "e\(number)" && $0.text("outcome") == "accepted"
+                } ?? false
+            }
+            #expect(isThrough)
+        }
+        let results = try world.records(of: "push.results", atLeast: 6)
+        #expect(results.count == 6)
+        let hanging = try #require(results.first { $0.text("event_id") == "hangs" })
+        #expect(hanging.text("outcome") == "expired" && hanging.text("attempts") == "0")
+    }
 }

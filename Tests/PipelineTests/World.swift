@@ -80,21 +80,25 @@ final class World {
         index.mark(complete: true)
     }
 
-    /// A world whose APNs is a scripted gateway.
-    convenience init(_ gateway: ScriptedGateway, lanes: Int = 2) throws {
+    /// A world whose APNs is a scripted gateway; its apps have one key and a topic each.
+    convenience init(
+        _ gateway: ScriptedGateway, apps names: [String] = ["shop"], lanes: Int = 2
+    ) throws {
         let keys = try KeyPair.generate(for: .es256)
         let endpoint = GatewayEndpoint(
             host: "localhost", port: gateway.port,
             trusting: try TLSAuthorities(file: gateway.caFile))
-        let app = PushApp(
-            name: "shop",
-            apns: PushApp.APNs(
-                topic: "com.example.shop",
-                credential: try APNsCredential(
-                    teamID: "ABCDE12345", keyID: "FGHIJ67890", pem: keys.privateKeyPEM,
-                    setting: "apps.shop.apns.key"),
-                production: endpoint, sandbox: endpoint))
-        try self.init(apps: [app], lanes: lanes) { gateway.stop() }
+        let credential = try APNsCredential(
+            teamID: "ABCDE12345", keyID: "FGHIJ67890", pem: keys.privateKeyPEM,
+            setting: "apps.shop.apns.key")
+        let apps = names.map { name in
+            PushApp(
+                name: name,
+                apns: PushApp.APNs(
+                    topic: "com.example.\(name)", credential: credential, production: endpoint,
+                    sandbox: endpoint))
+        }
+        try self.init(apps: apps, lanes: lanes) { gateway.stop() }
     }
 
     /// A world whose APNs, FCM and token endpoint are the simulator's.
@@ -171,6 +175,9 @@ final class World {
     func replaceRoutes(_ routes: RouteTable, hash: String = "changed") {
         dispatcher?.replaceRoutes(routes, configurationHash: hash)
     }
+
+    /// The log's lines so far.
+    var logLines: [String] { log.lines }
 
     /// How many lines of the log hold a text.
     func lines(with text: String) -> Int { log.lines.count { $0.contains(text) } }

@@ -174,6 +174,95 @@ private func refused(
         #expect(!refusal.reason.isEmpty)
     }
 
+    /// The fields that are copied into headers, keys and lines, with their limits in bytes.
+    private static let names = [
+        ("id", 128), ("type", 128), ("source", 256), ("user_id", 256), ("app", 128),
+        ("collapse_key", 1024),
+    ]
+
+    /// An event one of whose fields is replaced, as it stands in the topic.
+    private func event(_ name: String, _ text: String) -> [UInt8] {
+        let members = ["id": "e", "type": "t", "user_id": "u"].filter { $0.key != name }
+        let rest = members.map { #","\#($0.key)":"\#($0.value)""# }.joined()
+        return Array(#"{"\#(name)":"\#(text)"\#(rest)}"#.utf8)
+    }
+
+    @Test(arguments: Self.names)
+    func `a name with a control character is refused, and the refusal quotes nothing`(
+        name: String, limit: Int
+    ) throws {
+        let escapes = [#"\u0000"#, #"\n"#, #"\r\nx: y"#, #"\u001b[31m"#, #"\u001f"#, #"\u007f"#]
+        for escape in escapes {
+            // Wherever it stands: the texts are looked at in eights.
+            for length in [0, 1, 6, 7, 8, 9, 15, 16, 100] {
+                for rest in ["", "b", String(repeating: "b", count: 9)] {
+                    let text = String(repeating: "a", count: length) + escape + rest
+                    let refusal = try #require(refused(event(name, text)), "\(name): \(text)")
+                    #expect(refusal.code == .invalidField)
+                    #expect(refusal.reason == "\(name) holds a control character")
+                    for copied in [refusal.eventID, refusal.userID, refusal.eventType] {
+                        #expect(copied?.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F } != false)
+                    }
+                }
+            }
+        }
+    }
+
+    @Test(arguments: Self.names)
+    func `a name is as long as its limit in bytes, and no longer`(name: String, limit: Int) throws {
+        #expect(refused(event(name, String(repeating: "a", count: limit))) == nil)
+        #expect(refused(event(name, String(repeating: "\u{e9}", count: limit / 2))) == nil)
+        for text in [
+            String(repeating: "a", count: limit + 1),
+            String(repeating: "\u{e9}", count: limit / 2 + 1), "",
+        ] {
+            let refusal = try #require(refused(event(name, text)))
+            #expect(refusal.code == .invalidField)
+            #expect(
+                refusal.reason
+                    == "\(name) has \(text.utf8.count) bytes; 1 to \(limit) are allowed")
+        }
+    }
+
+    @Test func `half of a surrogate pair is no text, wherever it stands`() throws {
+        for half in [#"\ud800"#, #"a\udc00b"#, #"\ud83c\u0041"#, #"\udf89\ud83c"#] {
+            for (name, _) in Self.names {
+                #expect(refused(event(name, half))?.code == .notJSON, "\(name): \(half)")
+            }
+            for labels in [#"{"\#(half)":"x"}"#, #"{"x":"\#(half)"}"#] {
+                let value = #"{"type":"t","user_id":"u","labels":\#(labels)}"#
+                #expect(refused(Array(value.utf8))?.code == .notJSON, "\(labels)")
+            }
+        }
+        #expect(refused(event("id", #"\ud83c\udf89"#)) == nil)
+    }
+
+    @Test func `a control character in an attribute of a binary CloudEvent is refused`() throws {
+        let attributes = [
+            ("ce_specversion", "1.0"), ("ce_id", "c"), ("ce_source", "s"), ("ce_type", "t"),
+            ("ce_userid", "u"),
+        ]
+        for name in ["ce_id", "ce_source", "ce_type", "ce_userid"] {
+            let headers = attributes.map { ($0.0, $0.0 == name ? "a\r\nb" : $0.1) }
+            let refusal = try #require(refused(Array("{}".utf8), headers: headers))
+            #expect(refusal.code == .invalidField)
+            #expect(refusal.reason == "\(name.dropFirst(3)) holds a control character")
+        }
+    }
+
+    @Test func `labels have limits and may hold any character`() throws {
+        func labels(_ members: String) -> [UInt8] {
+            Array(#"{"type":"t","user_id":"u","labels":{\#(members)}}"#.utf8)
+        }
+        let (name, value) = (String(repeating: "n", count: 64), String(repeating: "v", count: 128))
+        #expect(refused(labels(#""\#(name)":"\#(value)","a\nb":"\u0000\u001b[31m""#)) == nil)
+        let nine = (1...9).map { #""l\#($0)":"x""# }.joined(separator: ",")
+        for members in [nine, #""\#(name)n":"x""#, #""x":"\#(value)v""#, #""x":1"#] {
+            let refusal = try #require(refused(labels(members)))
+            #expect(refusal.code == .invalidField && refusal.reason.hasPrefix("labels "))
+        }
+    }
+
     @Test func `a broadcast names its target and the rule that it breaks`() throws {
         let topic = try decode(#"{"type":"t","to":{"fcm_topic":"news"}}"#)
         #expect(topic.to?.kind == .fcmTopic && topic.to?.name == "news")

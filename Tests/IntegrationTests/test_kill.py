@@ -1,14 +1,17 @@
 """Nothing is lost: 20,000 events flow while the process is killed at random moments.
 
 An independent reader of the topics then finds an outcome for every target of every event; with
-transactional commits it finds each exactly once."""
+transactional commits it finds each exactly once. It finds nothing for a device that is not the
+user's, and no token given up without its gateway's word."""
 
 import collections
+import hashlib
 import random
 
 import harness
+from chaos_judge import message_id
 from contract import errors
-from harness import DEAD_LETTERS, EVENTS, event, wait_until
+from harness import DEAD_LETTERS, DEVICES, EVENTS, INVALIDATIONS, event, wait_until
 
 COUNT = 20_000
 USERS = 2_000
@@ -18,8 +21,14 @@ POISON_EVERY = 400
 SETTLE_TIMEOUT = 300  # seconds, for what is left after the last kill
 
 
+def token_hash(device):
+    return hashlib.sha256(device["token"].encode()).hexdigest()
+
+
 class Kill(harness.WorldTest):
     commit = "plain"
+    # What was not committed when the process ended is looked up and done once more.
+    looks_up_again = True
     faults = harness.dead_tokens("dead", latency_ms=(1, 20))
     # A static member takes its partitions back at once. This broker also never forgets a dynamic
     # member that went without a word, which real brokers do after the session time-out.
@@ -55,7 +64,11 @@ class Kill(harness.WorldTest):
                    lambda: f"what waits to come back\n{world.tail()}")
         self.assertEqual(world.terminate(), 0, world.tail())
 
+        self.registered = {record.key: record.json for record in kafka.read(DEVICES)}
+        self.journal = [entry for entry in world.gateways.journal() if entry["message_id"]]
         self.check_ledger(users, alive, dead)
+        self.check_pushes()
+        self.check_invalidations(dead)
         self.check_dead_letters()
         self.check_once()
         self.assertTrue(kafka.is_settled())
@@ -119,11 +132,91 @@ class Kill(harness.WorldTest):
                 expected = self.expected_outcomes(result["install_id"], user, alive)
                 if result["event_id"] != id or result["outcome"] not in expected:
                     wrong.append((id, result["install_id"], result["outcome"]))
+                if result["install_id"] is not None and not self.is_of_device(result):
+                    wrong.append((id, result["install_id"], "is registered otherwise"))
+            wrong += [(id, fault) for fault in self.look_up_faults(results)]
         wrong += [(target, found) for target, found in outcomes.items() if len(found) != 1]
         self.assertEqual(len([id for id in positions.values() if id in users]), COUNT)
         self.assertEqual(missing[:5], [], f"{len(missing)} events lack outcomes")
         self.assertEqual(strangers[:5], [], "results for devices of other users")
         self.assertEqual(wrong[:5], [], f"{len(wrong)} results do not fit")
+
+    def is_of_device(self, result):
+        """Whether a result names the device as it was registered."""
+        device = self.registered.get(f"shop/{result['install_id']}")
+        names = ["user_id", "gateway", "environment", "platform"]
+        return (device is not None and all(result[name] == device[name] for name in names)
+                and result["token_hash"] == token_hash(device)[:8])
+
+    def look_up_faults(self, results):
+        """What does not fit among an event's results: those of one look-up agree on how many
+        targets there are and number them, and the last look-up has an outcome for each. One before
+        it ended with its process, wherever it was."""
+        look_ups = collections.defaultdict(list)
+        for result in results:
+            look_ups[result["fanout_at"]].append(result)
+        for found in look_ups.values():
+            counts = {result["targets"] for result in found}
+            places = {(result["target_index"], result["install_id"]) for result in found}
+            numbers, installs = ({place[part] for place in places} for part in (0, 1))
+            if len(counts) != 1:
+                yield f"its results say that there are {sorted(counts)} targets"
+            elif not len(numbers) == len(installs) == len(places):
+                yield f"its targets are numbered {sorted(map(str, places))}"
+            elif max(numbers) >= min(counts):
+                yield f"target {max(numbers)} of {min(counts)}"
+        if len(look_ups) > 1 and not self.looks_up_again:
+            yield f"it was looked up at {sorted(look_ups)}"
+        if look_ups:
+            last = look_ups[max(look_ups)]
+            missing = set(range(last[0]["targets"])) - {found["target_index"] for found in last}
+            if missing:
+                yield f"its targets {sorted(missing)} of {last[0]['targets']} have no outcome"
+
+    def check_pushes(self):
+        """No gateway got a push for a device that is not its user's."""
+        devices = collections.defaultdict(list)
+        for key, device in self.registered.items():
+            devices[device["user_id"]].append((key, device["token"]))
+        expected = set()
+        for record in self.world.kafka.read(EVENTS):
+            if (record.value or "").startswith("{\"v\""):
+                for key, token in devices[record.json["user_id"]]:
+                    expected.add((message_id(record.json["id"], key), token))
+        strangers = {(entry["message_id"], entry["token"]) for entry in self.journal} - expected
+        self.assertEqual(list(strangers)[:5], [], f"{len(strangers)} pushes are nobody's")
+
+    def check_invalidations(self, dead):
+        """A token is given up after its gateway called it dead and not otherwise, and then it is."""
+        refused = {}
+        for entry in self.journal:
+            if entry["status"] in (404, 410):
+                refused.setdefault(entry["token"], entry["at"])
+        mortal = {install for installs in dead.values() for install in installs}
+        wrong, given_up = [], set()
+        for record in self.world.kafka.read(INVALIDATIONS):
+            verdict, device = harness.checked("push.invalidations", record).json, None
+            if verdict["install_id"] in mortal:
+                device = self.registered.get(record.key)
+            if device is None:
+                wrong.append((record.key, "no dead device"))
+                continue
+            given_up.add(verdict["install_id"])
+            if (verdict["verdict"], verdict["origin"]) != ("invalidate", "gateway"):
+                wrong.append((record.key, verdict["verdict"], verdict["origin"]))
+            if verdict["token"] != device["token"] or verdict["token_hash"] != token_hash(device):
+                wrong.append((record.key, "another token"))
+            said = refused.get(device["token"])
+            if said is None or said > record.timestamp:
+                wrong.append((record.key, f"at {record.timestamp}, its gateway said so at {said}"))
+            if verdict["as_of"] < device["registered_at"]:
+                wrong.append((record.key, "registered after the verdict"))
+        self.assertEqual(wrong[:5], [], f"{len(wrong)} invalidations do not fit")
+        invalid = {
+            result["install_id"] for result in self.world.results()
+            if result["outcome"] == "token_invalid"}
+        self.assertEqual(invalid - given_up, set(), "found dead, and not given up")
+        self.assertTrue(given_up, "no token was dead: the test shows nothing")
 
     def expected_outcomes(self, install, user, alive):
         if install is None:
@@ -150,6 +243,7 @@ class KillTransactional(Kill):
     """A reader of committed records never sees an outcome twice, whatever crashes."""
 
     commit = "transactional"
+    looks_up_again = False
 
     def check_once(self):
         seen = collections.Counter(result["result_id"] for result in self.world.results())

@@ -25,6 +25,7 @@ RULES = DEPLOY / "prometheus/rules.yaml"
 DASHBOARD = DEPLOY / "grafana/bugle.json"
 RUNBOOKS = DEPLOY / "runbooks"
 NAME = re.compile(r"\b(?:bugle|process|up)(?:[_:][a-z0-9_:]+)?\b")
+PAGES = [page for page in sorted(RUNBOOKS.glob("*.md")) if page.name != "README.md"]
 RUNBOOK_PARTS = ["## What it means", "## What to look at", "## What to do"]
 
 
@@ -78,7 +79,7 @@ class Files(unittest.TestCase):
 
     def test_every_alert_has_a_page_and_every_page_an_alert(self):
         named = {alert["alert"] for alert in alerts()}
-        self.assertEqual(named, {page.stem for page in RUNBOOKS.glob("*.md")})
+        self.assertEqual(named, {page.stem for page in PAGES})
         for alert in alerts():
             with self.subTest(alert=alert["alert"]):
                 self.assertIn(alert["labels"]["severity"], ["page", "ticket"])
@@ -88,12 +89,44 @@ class Files(unittest.TestCase):
                 self.assertTrue(text.startswith(f"# {alert['alert']}\n"))
                 self.assertEqual(re.findall(r"^## .*", text, re.M), RUNBOOK_PARTS)
 
+    def test_the_index_of_the_pages_has_them_with_their_severity(self):
+        rows = re.findall(
+            r"^\| \[(\w+)\]\((\w+)\.md\) \| (\w+) \|", (RUNBOOKS / "README.md").read_text(), re.M)
+        self.assertEqual(
+            sorted((alert["alert"], alert["alert"], alert["labels"]["severity"]) for alert in alerts()),
+            sorted(rows))
+
+    def test_no_rule_mixes_what_two_jobs_say(self):
+        selectors = 0
+        for rule in rules():
+            with self.subTest(rule=rule.get("alert") or rule["record"]):
+                self.assertEqual(rule["labels"]["job"], "bugle")
+                unquoted = re.sub(r'"[^"]*"', lambda m: "~" * len(m[0]), rule["expr"])
+                for name in NAME.finditer(unquoted):
+                    rest = rule["expr"][name.end():]
+                    self.assertTrue(rest.startswith('{job="bugle"'), name[0] + rest[:20])
+                    selectors += 1
+        self.assertGreater(selectors, 35)
+
+    def test_a_second_deployment_has_rules_of_its_own(self):
+        """By the command at the head of the file."""
+        (command,) = re.findall(
+            r"^#     sed -E '(.*)' rules.yaml > rules-staging.yaml$", RULES.read_text(), re.M)
+        done = subprocess.run(
+            ["sed", "-E", command, RULES], capture_output=True, text=True, check=True)
+        made = yaml.safe_load(done.stdout)
+        self.assertEqual(re.findall(r"\bjob\W+bugle\b(?!-staging)", json.dumps(made)), [])
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as copy:
+            copy.write(done.stdout)
+            copy.flush()
+            self.assertEqual(promtool("check", "rules", copy.name).returncode, 0)
+
     def test_what_a_page_quotes_from_the_log_is_logged(self):
         # Texts are put together of pieces that stand on several lines.
         sources = re.sub(r'"\s*\+\s*"', "", "".join(
             file.read_text() for file in ROOT.glob("Sources/**/*.swift")))
         quoted = 0
-        for page in RUNBOOKS.glob("*.md"):
+        for page in PAGES:
             for item in re.split(r"\n(?=- |\d\. )", page.read_text()):
                 if not re.search(r"\blogs?\b", item):
                     continue

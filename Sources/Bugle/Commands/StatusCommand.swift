@@ -39,7 +39,9 @@ internal enum StatusCommand: Command {
         let problems =
             replicas.flatMap { replica in
                 replica.problems(at: now).map { (replica.instance, $0) }
-            } + ReplicaReport.problems(ofFleet: replicas, at: now).map { ("the fleet", $0) }
+            }
+            + ReplicaReport.problems(ofFleet: replicas, fleet.book, at: now)
+            .map { ("the fleet", $0) }
         if asJSON {
             showJSON(fleet, replicas, at: now)
             return problems.isEmpty && !replicas.isEmpty
@@ -141,7 +143,7 @@ internal enum StatusCommand: Command {
         bytes.append("]")
         object.name("problems")
         ReplicaReport.Problem.write(
-            ReplicaReport.problems(ofFleet: replicas, at: now), to: bytes)
+            ReplicaReport.problems(ofFleet: replicas, fleet.book, at: now), to: bytes)
         object.name("levers")
         bytes.append("[")
         let words = fleet.book.pauses(at: now) + fleet.book.skips(at: now)

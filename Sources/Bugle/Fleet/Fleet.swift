@@ -22,6 +22,8 @@ internal struct FleetSettings: Sendable {
     static let interval = TimeSpan.seconds(3)
     /// A replica that was not heard for so long is gone or stuck.
     static let staleAfter = TimeSpan.seconds(15)
+    /// A pause of so long may have been forgotten: the bound of the alert `BuglePaused`.
+    static let pausedForLong = TimeSpan.hours(1)
     /// The record of one that was not heard for so long is removed by whoever notices.
     static let forgottenAfter = TimeSpan.hours(24)
     /// How long the start waits for the topics.

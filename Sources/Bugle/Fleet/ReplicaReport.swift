@@ -3,11 +3,12 @@
 
 internal import Base
 internal import JSON
+internal import Pipeline
 
 /// One replica's last report.
 internal struct ReplicaReport: Sendable {
     /// A thing that is wrong, with the page that says what to do.
-    struct Problem: Sendable, Equatable {
+    struct Problem: Sendable, Hashable {
         /// A page's name under `deploy/runbooks/`.
         var page: String
         /// For a person.
@@ -77,10 +78,22 @@ internal struct ReplicaReport: Sendable {
     }
 
     /// What is wrong with a fleet and with none of its replicas.
-    static func problems(ofFleet replicas: [Self], at now: UnixMillis) -> [Problem] {
+    static func problems(
+        ofFleet replicas: [Self], _ book: ControlBook, at now: UnixMillis
+    ) -> [Problem] {
+        var problems: [Problem] = []
         let live = replicas.filter { !$0.isStale(at: now) }
-        guard !live.isEmpty, !live.contains(where: \.isIndexWriter) else { return [] }
-        return [Problem(page: "BugleIndexWithoutWriter", text: "no replica writes the token index")]
+        if !live.isEmpty, !live.contains(where: \.isIndexWriter) {
+            problems.append(
+                Problem(page: "BugleIndexWithoutWriter", text: "no replica writes the token index"))
+        }
+        for record in book.pauses(at: now) where now - record.at > FleetSettings.pausedForLong {
+            guard case .pause(let lever) = record.action else { continue }
+            let minutes = (now - record.at).millis / 60_000
+            problems.append(
+                Problem(page: "BuglePaused", text: "\(lever) is paused, for \(minutes) min"))
+        }
+        return problems
     }
 
     /// Appends it as a member of a fleet.

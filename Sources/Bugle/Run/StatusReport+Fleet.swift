@@ -14,6 +14,13 @@ extension StatusReport {
         array(book.pauses(at: now) + book.skips(at: now), to: bytes) { $0.write(to: bytes) }
     }
 
+    /// What is wrong with the fleet as a whole.
+    var fleetProblems: [ReplicaReport.Problem] {
+        guard let view = fleet()?.view else { return [] }
+        return ReplicaReport.problems(
+            ofFleet: Array(view.replicas.values), view.book, at: SystemTime.shared.wall)
+    }
+
     /// The replicas, this one among them.
     func writeFleet(to bytes: ByteWriter) {
         let now = SystemTime.shared.wall

@@ -12,13 +12,14 @@ internal struct StatusReport: Sendable {
     let registry: MetricsRegistry
     let troubles: RecentTroubles
     let hindrances: @Sendable () -> [String]
+    private let history = StatusHistory()
     /// The fleet, once the process has joined it.
     var fleet: @Sendable () -> Fleet? = { nil }
 
     /// Writes the answer to `/status.json`.
     func write(to bytes: ByteWriter) {
         var object = JSONObjectWriter(bytes)
-        writeStanding(&object)
+        writeStanding(&object, ofFleet: fleetProblems)
         object.name("levers")
         writeLevers(to: bytes)
         writeFlow(&object)
@@ -44,8 +45,11 @@ internal struct StatusReport: Sendable {
         object.end()
     }
 
-    /// Who it is and how it is.
-    private func writeStanding(_ object: inout JSONObjectWriter) {
+    /// Who it is and how it is; the page tells too what is wrong with the fleet, which no replica
+    /// reports of itself.
+    private func writeStanding(
+        _ object: inout JSONObjectWriter, ofFleet: [ReplicaReport.Problem] = []
+    ) {
         let reasons = hindrances()
         object.integer("v", 1)
         object.string("version", Program.version)
@@ -58,7 +62,9 @@ internal struct StatusReport: Sendable {
         array(reasons, to: object.bytes) { object.bytes.append(jsonString: $0) }
         object.name("problems")
         ReplicaReport.Problem.write(
-            StatusProblems(registry: registry).find(hindrances: reasons), to: object.bytes)
+            StatusProblems(registry: registry, history: history)
+                .find(hindrances: reasons, at: SystemTime.shared.monotonic) + ofFleet,
+            to: object.bytes)
         object.integer("control_offset", fleet()?.view.controlOffset ?? -1)
     }
 

@@ -26,6 +26,7 @@ DASHBOARD = DEPLOY / "grafana/bugle.json"
 RUNBOOKS = DEPLOY / "runbooks"
 NAME = re.compile(r"\b(?:bugle|process|up)(?:[_:][a-z0-9_:]+)?\b")
 PAGES = [page for page in sorted(RUNBOOKS.glob("*.md")) if page.name != "README.md"]
+GUIDES = [DEPLOY / "README.md", DEPLOY / "kubernetes/README.md"]
 RUNBOOK_PARTS = ["## What it means", "## What to look at", "## What to do"]
 
 
@@ -138,12 +139,12 @@ class Files(unittest.TestCase):
 
     def test_what_a_page_lets_one_run_is_a_command(self):
         known = harness.bugle("--help").stdout
-        for page in [*RUNBOOKS.glob("*.md"), DEPLOY / "README.md"]:
+        for page in [*RUNBOOKS.glob("*.md"), *GUIDES]:
             for command in re.findall(r"`bugle ([a-z]+)", page.read_text()):
                 self.assertRegex(known, rf"(?m)^  {command}\b", page.name)
 
     def test_links_of_the_pages_lead_somewhere(self):
-        for page in [*RUNBOOKS.glob("*.md"), DEPLOY / "README.md"]:
+        for page in [*RUNBOOKS.glob("*.md"), *GUIDES]:
             for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
                 self.assertTrue((page.parent / link).exists(), f"{page.name}: {link}")
 
@@ -252,7 +253,7 @@ class Scraped(harness.WorldTest):
     def test_what_pages_name_is_there(self):
         there = set(self.prometheus.ask("label/__name__/values"))
         named = {
-            name: page.name for page in [*RUNBOOKS.glob("*.md"), DEPLOY / "README.md"]
+            name: page.name for page in [*RUNBOOKS.glob("*.md"), *GUIDES]
             for name in re.findall(r"`[^`]*?(bugle_[a-z_]+)", page.read_text())}
         self.assertGreater(len(named), 20)
         found = lambda name: any(n in there for n in (name, f"{name}_bucket"))

@@ -3,6 +3,7 @@ what they name exists, what belongs together fits, schemas accept them."""
 
 import copy
 import json
+import math
 import os
 import pathlib
 import re
@@ -20,6 +21,7 @@ from contract import ROOT
 DEPLOY = ROOT / "deploy"
 BASE = DEPLOY / "kubernetes/base"
 PRODUCTION = DEPLOY / "kubernetes/overlays/production"
+GUIDE = DEPLOY / "kubernetes/README.md"
 KUBERNETES = "1.34"
 NOBODY = 65532
 GRACE = 10  # seconds that whoever stops Bugle grants beyond drain_deadline, at least
@@ -216,11 +218,14 @@ class Compose(Temporary):
 
 
 def merged(base, patch):
-    """A strategic merge, as far as our patches go: lists of things with names merge by name."""
+    """A strategic merge, as far as our patches go: lists of things with names merge by name, and what
+    is null goes."""
     result = copy.deepcopy(base)
     for key, value in patch.items():
         old = result.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and isinstance(old, dict):
             result[key] = merged(old, value)
         elif isinstance(value, list) and value and "name" in value[0] and isinstance(old, list):
             names = {item["name"]: item for item in old}
@@ -242,9 +247,12 @@ def built(folder):
         path = (folder / name).resolve()
         found += built(path) if path.is_dir() else documents(path)
     for generated in settings.get("configMapGenerator", []):
-        found.append({
+        made = {
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": generated["name"]},
-            "data": {name: (folder / name).read_text() for name in generated["files"]}})
+            "data": {name: (folder / name).read_text() for name in generated["files"]}}
+        old = [d for d in found if (d["kind"], d["metadata"]["name"]) == ("ConfigMap", generated["name"])]
+        assert len(old) == (generated.get("behavior") == "replace"), generated
+        found = [d for d in found if d not in old] + [made]
     for patch in settings.get("patches", []):
         (change,) = documents(folder / patch["path"])
         (index,) = [
@@ -254,11 +262,12 @@ def built(folder):
     for image in settings.get("images", []):
         for resource in found:
             for container in pod(resource).get("containers", []):
-                if container["image"] == image["name"]:
-                    container["image"] = f"{image['name']}:{image['newTag']}"
+                if container["image"].split(":")[0] == image["name"]:
+                    container["image"] = f"{image.get('newName', image['name'])}:{image['newTag']}"
     if "namespace" in settings:
         for resource in found:
-            resource["metadata"]["namespace"] = settings["namespace"]
+            if resource["kind"] != "Namespace":
+                resource["metadata"]["namespace"] = settings["namespace"]
     return found
 
 
@@ -277,7 +286,8 @@ class Kubernetes(Temporary):
 
     def test_schemas_accept_base_and_overlay(self):
         ours = [r for r in self.resources if r["kind"] not in ("ServiceMonitor", "ScaledObject")]
-        self.assertEqual(len(ours), 6)
+        self.assertEqual(len(ours), 7)
+        self.assertEqual(self.one("Namespace")["metadata"]["name"], self.one("Service")["metadata"]["namespace"])
         for resource in built(BASE) + ours:
             with self.subTest(kind=resource["kind"]):
                 kubernetes_validate.validate(resource, KUBERNETES, strict=True)
@@ -340,11 +350,8 @@ class Kubernetes(Temporary):
         self.assertEqual(
             set(re.findall(r"\$\{(\w+)\}", (BASE / "bugle.yaml").read_text())),
             {variable["name"] for variable in container["env"]})
-        opened = {p["port"] for rule in self.one("NetworkPolicy")["spec"]["egress"]
-                  for p in rule["ports"]}
         for address in [settings["kafka"]["brokers"], settings["redis"]["address"]]:
-            self.assertIn(int(address.split(":")[1]), opened)
-        self.assertIn(443, opened)
+            self.assertIn(int(address.split(":")[1]), self.ports("egress"))
 
     def test_the_configuration_is_one(self):
         self.keys()
@@ -352,34 +359,230 @@ class Kubernetes(Temporary):
         self.check(
             BASE / "bugle.yaml", {"/etc/bugle/secrets/": f"{self.folder}/"}, POD_NAME="bugle-0")
 
-    def test_scaling_aims_at_the_replicas_and_at_metrics_that_exist(self):
-        source = (ROOT / "Sources/Pipeline/ProcessMetrics.swift").read_text()
+    def ports(self, direction):
+        return {p["port"] for rule in self.one("NetworkPolicy")["spec"][direction] for p in rule["ports"]}
+
+    def test_every_port_of_the_configuration_is_open_and_in_the_guide(self):
+        reading = "".join(p.read_text() for p in (ROOT / "Sources/Config").glob("*.swift"))
+        defaults = {int(port) for port in re.findall(
+            r"(?:port|defaultPort)(?:: UInt16)?(?::| =) (\d+)\b", reading)} - {0}
+        # None of them escapes the pattern.
+        self.assertLessEqual({443, 2195, 2196, 4318, 6379, 9092, 9464}, defaults)
+        self.assertEqual(self.ports("ingress"), {9464})
+        self.assertLessEqual(defaults - {9464} | {53, 2197}, self.ports("egress"))
+        table = "\n".join(l for l in GUIDE.read_text().splitlines() if l.startswith("| "))
+        for port in self.ports("egress") | self.ports("ingress"):
+            self.assertRegex(table, rf"\b{port}\b")
+        # Settings that hold an address, by the fields of the configuration that keep it.
+        fields = re.findall(r"public var (\w+): \[?(?:HostPort|Endpoint)\b", reading)
+        settings = {
+            "admin": "admin.listen", "addresses": "redis.address", "address": "egress.proxy.address",
+            "production": "endpoints.production", "sandbox": ".sandbox", "channels": ".channels`",
+            "channelsSandbox": ".channels_sandbox", "endpoint": ".fcm.endpoint",
+            "tokenEndpoint": ".token_endpoint", "collector": "tracing.endpoint",
+            "authority": ".expo.endpoint"}
+        self.assertEqual(set(fields), set(settings))
+        for setting in [*settings.values(), "kafka.brokers", "webpush.allowed_hosts"]:
+            self.assertIn(setting, table)
+
+    def test_every_file_is_yaml_and_every_kustomization_leads_somewhere(self):
+        folders = set()
+        for path in (DEPLOY / "kubernetes").rglob("*.yaml"):
+            self.assertTrue(documents(path), path)
+            folders.add(path.parent)
+        for folder in folders:
+            if (folder / "kustomization.yaml").exists():
+                self.assertTrue(built(folder))
+
+    def test_the_guide_names_files_that_are_there(self):
+        named = set(re.findall(r"(?<![\w.])deploy/[\w./-]+\w", GUIDE.read_text()))
+        self.assertGreater(len(named), 6)
+        for name in named:
+            if "/overlays/mine" not in name:
+                self.assertTrue((ROOT / name).exists(), name)
+        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", GUIDE.read_text()):
+            self.assertTrue((GUIDE.parent / link).exists(), link)
+
+    def test_the_overlay_of_the_guide_is_one(self):
+        tree = self.folder / "kubernetes"
+        shutil.copytree(DEPLOY / "kubernetes", tree)
+        mine = tree / "overlays/mine"
+        mine.mkdir()
+        (block,) = re.findall(r"mine/kustomization.yaml <<'YAML'\n(.*?)\nYAML\n", GUIDE.read_text(), re.S)
+        (mine / "kustomization.yaml").write_text(block)
+        (mine / "bugle.yaml").write_text((BASE / "bugle.yaml").read_text() + "\n# Mine.\n")
+        self.resources = built(mine)
+        for resource in self.resources:
+            if resource["kind"] not in ("ServiceMonitor", "ScaledObject"):
+                kubernetes_validate.validate(resource, KUBERNETES, strict=True)
+        (container,) = pod(self.one("StatefulSet"))["containers"]
+        self.assertEqual(container["image"], "registry.example.com/bugle:0.1.0")
+        self.assertTrue(self.one("ConfigMap")["data"]["bugle.yaml"].endswith("# Mine.\n"))
+
+    def test_the_job_for_topics_fits_the_replicas(self):
+        (job,) = documents(DEPLOY / "kubernetes/topics.yaml")
+        kubernetes_validate.validate(job, KUBERNETES, strict=True)
+        spec, replicas = pod(job), pod(self.one("StatefulSet"))
+        (container,), (replica,) = spec["containers"], replicas["containers"]
+        self.assertEqual(container["args"][:2], ["topics", "apply"])
+        self.assertEqual(container["args"][2:], replica["args"][1:])
+        for part in ["volumeMounts", "securityContext"]:
+            self.assertEqual(container[part], replica[part])
+        self.assertEqual(spec["securityContext"], replicas["securityContext"])
+        self.assertEqual({v["name"] for v in spec["volumes"]}, {v["name"] for v in replicas["volumes"]})
+        self.assertEqual({e["name"] for e in container["env"]}, {e["name"] for e in replica["env"]})
+        # What the guide makes, and what it puts in for the image.
+        self.assertIn("create configmap bugle-topics --from-file=", GUIDE.read_text())
+        self.assertEqual(spec["volumes"][0]["configMap"]["name"], "bugle-topics")
+        self.assertIn(f's|image: {container["image"]}|', GUIDE.read_text())
+        labels = job["spec"]["template"]["metadata"]["labels"]
+        self.assertFalse(self.one("Service")["spec"]["selector"].items() <= labels.items())
+
+    def test_the_guide_makes_a_resource_of_the_rules(self):
+        (command,) = re.findall(r"^\{\n.*?\n\} \| kubectl[^\n]*$", GUIDE.read_text(), re.S | re.M)
+        done = subprocess.run(
+            ["bash", "-euc", "kubectl() { cat; }\n" + command], cwd=ROOT, capture_output=True,
+            text=True, check=True)
+        made = yaml.safe_load(done.stdout)
+        self.assertEqual((made["kind"], made["metadata"]["name"]), ("PrometheusRule", "bugle"))
+        self.assertEqual(made["spec"], yaml.safe_load((DEPLOY / "prometheus/rules.yaml").read_text()))
+
+    def scaled(self, name):
+        (scaled,) = documents(PRODUCTION / f"scaledobject-{name}.yaml")
+        return scaled["spec"]
+
+    def test_a_number_of_replicas_is_the_autoscalers_alone(self):
+        self.assertNotIn("replicas", self.one("StatefulSet")["spec"])
+        (base,) = [r for r in built(BASE) if r["kind"] == "StatefulSet"]
+        self.assertGreaterEqual(base["spec"]["replicas"], 2)
+
+    def test_scaling_aims_at_the_replicas_within_bounds(self):
         for name in ["drain", "lag"]:
             with self.subTest(name=name):
-                (scaled,) = documents(PRODUCTION / f"scaledobject-{name}.yaml")
-                spec = scaled["spec"]
+                spec = self.scaled(name)
                 target = self.one("StatefulSet")
                 self.assertEqual(
                     (spec["scaleTargetRef"]["kind"], spec["scaleTargetRef"]["name"]),
                     (target["kind"], target["metadata"]["name"]))
-                self.assertGreaterEqual(spec["minReplicaCount"], 1)
+                self.assertGreaterEqual(spec["minReplicaCount"], 2)
                 self.assertLessEqual(spec["maxReplicaCount"], harness.PARTITIONS)
                 self.assertEqual(harness.PARTITIONS % spec["maxReplicaCount"], 0)
+                fallback = spec["fallback"]["replicas"]
+                self.assertTrue(spec["minReplicaCount"] <= fallback <= spec["maxReplicaCount"])
                 drain = seconds(yaml.safe_load((BASE / "bugle.yaml").read_text())["drain_deadline"])
                 behavior = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
                 self.assertGreaterEqual(
                     behavior["scaleDown"]["stabilizationWindowSeconds"], 2 * drain)
-                (trigger,) = spec["triggers"]
-                # KEDA reads strings.
-                self.assertTrue(all(isinstance(v, str) for v in trigger["metadata"].values()))
-                if name == "drain":
-                    self.assertIn('bottleneck="replicas"', trigger["metadata"]["query"])
-                    (metric,) = re.findall(r"bugle_\w+", trigger["metadata"]["query"])
-                    self.assertIn(f'"{metric}"', source)
-                else:
-                    self.assertEqual(trigger["metadata"]["topic"], harness.EVENTS)
-                    self.assertGreaterEqual(
-                        int(trigger["metadata"]["activationLagThreshold"]), harness.PARTITIONS)
+                # It would promise what KEDA does for the step to 0 only.
+                self.assertNotIn("cooldownPeriod", spec)
+                for trigger in spec["triggers"]:
+                    # KEDA reads strings, and before 2.18 falls back for averages only.
+                    self.assertTrue(all(isinstance(v, str) for v in trigger["metadata"].values()))
+                    self.assertEqual(trigger["metricType"], "AverageValue")
+        (trigger,) = self.scaled("lag")["triggers"]
+        self.assertEqual(trigger["metadata"]["topic"], harness.EVENTS)
+        self.assertGreaterEqual(
+            int(trigger["metadata"]["activationLagThreshold"]), harness.PARTITIONS)
+
+    def test_scaling_has_fields_that_keda_knows_and_makes_an_autoscaler(self):
+        for name in ["drain", "lag"]:
+            spec = self.scaled(name)
+            self.assertLessEqual(set(spec), {
+                "scaleTargetRef", "pollingInterval", "cooldownPeriod", "initialCooldownPeriod",
+                "idleReplicaCount", "minReplicaCount", "maxReplicaCount", "fallback", "advanced",
+                "triggers"})
+            self.assertLessEqual(set(spec["fallback"]), {"failureThreshold", "replicas", "behavior"})
+            self.assertLessEqual(
+                set(spec["advanced"]), {"restoreToOriginalReplicaCount", "horizontalPodAutoscalerConfig"})
+            for trigger in spec["triggers"]:
+                self.assertLessEqual(set(trigger), {
+                    "type", "name", "metricType", "metadata", "useCachedMetrics", "authenticationRef"})
+                self.assertLessEqual(set(trigger["metadata"]), {
+                    "prometheus": {
+                        "serverAddress", "query", "threshold", "activationThreshold", "namespace",
+                        "customHeaders", "ignoreNullValues", "queryParameters", "unsafeSsl",
+                        "authModes"},
+                    "kafka": {
+                        "bootstrapServers", "consumerGroup", "topic", "lagThreshold",
+                        "activationLagThreshold", "offsetResetPolicy", "allowIdleConsumers",
+                        "scaleToZeroOnInvalidOffset", "excludePersistentLag",
+                        "limitToPartitionsWithLag", "ensureEvenDistributionOfPartitions",
+                        "partitionLimitation", "version", "sasl", "tls"}}[trigger["type"]])
+            kubernetes_validate.validate({
+                "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": "keda-hpa-bugle"},
+                "spec": {
+                    "scaleTargetRef": spec["scaleTargetRef"],
+                    "minReplicas": spec["minReplicaCount"], "maxReplicas": spec["maxReplicaCount"],
+                    "behavior": spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"],
+                    "metrics": [{
+                        "type": "External",
+                        "external": {
+                            "metric": {"name": f"s{number}"},
+                            "target": {
+                                "type": trigger["metricType"],
+                                "averageValue": trigger["metadata"].get("threshold", "1")}}}
+                        for number, trigger in enumerate(spec["triggers"])]}}, KUBERNETES, strict=True)
+
+    def replicas_wanted(self, series, values):
+        """What the autoscaler makes of the queries' answers to these series after ten minutes: the
+        value over the threshold, rounded up. `values` are the answers, which promtool checks."""
+        triggers = self.scaled("drain")["triggers"]
+        self.assertEqual([t["name"] for t in triggers], list(values))
+        test = {
+            "evaluation_interval": "1m",
+            "tests": [{
+                "interval": "1m",
+                "input_series": [
+                    {"series": name, "values": f"{start}+{step}x20"} for name, start, step in series],
+                "promql_expr_test": [{
+                    "expr": trigger["metadata"]["query"], "eval_time": "10m",
+                    "exp_samples": [] if values[trigger["name"]] is None else [
+                        {"labels": "{}", "value": values[trigger["name"]]}]}
+                    for trigger in triggers]}]}
+        path = self.folder / "queries.yaml"
+        path.write_text(json.dumps(test))
+        done = subprocess.run(
+            ["promtool", "test", "rules", path], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return max(
+            (math.ceil(values[t["name"]] / float(t["metadata"]["threshold"])) for t in triggers
+             if values[t["name"]] is not None), default=None)
+
+    def series(self, job, replicas, drain, busy):
+        """Of replicas with two lanes, busy for some seconds of a minute; the first has a backlog."""
+        for number in range(replicas):
+            labels = f'job="{job}",instance="{job}-{number}"'
+            yield f"bugle_build_info{{{labels}}}", 1, 0
+            yield f'bugle_seconds_to_drain{{{labels},bottleneck="hot_key"}}', 9000, 0
+            yield (f'bugle_seconds_to_drain{{{labels},bottleneck="replicas"}}',
+                   drain if number == 0 else 0, 0)
+            for lane in range(2):
+                yield f'bugle_lane_busy_seconds_total{{{labels},lane="{lane}"}}', 0, busy
+
+    def test_the_queries_ask_for_what_helps_and_keep_what_carries_the_load(self):
+        other = list(self.series("bugle-staging", 4, 5000, 60))
+        # Two minutes of backlog: twice as many.
+        found = self.replicas_wanted(
+            [*self.series("bugle", 3, 120, 30), *other], {"backlog": 360, "load": 150})
+        self.assertEqual(found, 6)
+        # The backlog is gone and the load is not.
+        found = self.replicas_wanted(
+            [*self.series("bugle", 6, 0, 30), *other], {"backlog": 0, "load": 300})
+        self.assertEqual(found, 5)
+        # Nearly nothing to do.
+        found = self.replicas_wanted(
+            [*self.series("bugle", 6, 0, 3), *other], {"backlog": 0, "load": 30})
+        self.assertEqual(found, 1)
+        # No metrics of ours are no answer, and that is a fault for KEDA.
+        self.assertIsNone(self.replicas_wanted(other, {"backlog": None, "load": None}))
+        for trigger in self.scaled("drain")["triggers"]:
+            self.assertEqual(trigger["metadata"]["ignoreNullValues"], "false")
+            for name in re.findall(r"bugle_\w+", trigger["metadata"]["query"]):
+                sources = "".join(
+                    (ROOT / f"Sources/{file}.swift").read_text() for file in
+                    ["Pipeline/ProcessMetrics", "Bugle/Run/ProcessStatistics"])
+                self.assertIn(f'"{name}"', sources)
 
 
 class Systemd(Temporary):

@@ -1,4 +1,5 @@
 import Base
+import Config
 import Crypto
 import Glibc
 import Telemetry
@@ -79,5 +80,36 @@ import Testing
         watch.poll(at: time.monotonic)
         #expect(told() == ["error: a certificate cannot be read"])
         #expect(sink.lines[0].contains(#""setting":"b""#))
+    }
+}
+
+@Suite struct `The metric of certificates` {
+    @Test func `says whose each one is`() throws {
+        let configuration = try Configuration.parse(
+            text: """
+                kafka:
+                  brokers: localhost:9
+                  properties: {ssl.ca.location: kafka.pem}
+                redis: {tls: {ca_file: redis.pem}}
+                egress: {ca_file: proxy.pem}
+                apps:
+                  shop:
+                    fcm: {service_account: "${SA}", ca_file: fcm.pem}
+                  bank:
+                    expo: {ca_file: expo.pem}
+                """, environment: ["SA": "{}"])
+        let registry = MetricsRegistry()
+        configuration.registerCertificates(in: registry)
+        let told = registry.readings(of: "bugle_certificate_seconds_left").map {
+            "\($0.label("setting")): \($0.label("gateway")) of \($0.label("app"))"
+        }
+        #expect(
+            Set(told) == [
+                "redis.tls.ca_file: none of none", "egress.ca_file: none of none",
+                "kafka.properties.ssl.ca.location: none of none",
+                "apps.shop.fcm.ca_file: fcm of shop", "apps.bank.expo.ca_file: expo of bank",
+            ])
+        // None of them is there.
+        #expect(registry.sum(of: "bugle_certificate_seconds_left") == 0)
     }
 }

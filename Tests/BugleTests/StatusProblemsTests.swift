@@ -37,7 +37,8 @@ import Testing
             rule: "(bugle_bulkhead_refused) > 0", bound: 0, labels: place),
         Case(
             page: "BugleCredentialPending", metric: "bugle_credentials_pending",
-            rule: "max(bugle_credentials_pending) > 0", bound: 0),
+            rule: "by (app, gateway) (bugle_credentials_pending) > 0", bound: 0,
+            labels: [("app", "shop"), ("gateway", "fcm")]),
         Case(
             page: "BugleClockWrong", metric: "bugle_clock_skew_seconds",
             rule: "(abs(bugle_clock_skew_seconds)) > 0", bound: 0, labels: [("gateway", "fcm")]),
@@ -62,8 +63,10 @@ import Testing
             rule: "max(bugle_index_lag_seconds) > 10", bound: 10),
         Case(
             page: "BugleCertificateEnds", metric: "bugle_certificate_seconds_left",
-            rule: "(bugle_certificate_seconds_left) < 14 * 86400", bound: 14 * 86_400,
-            labels: [("setting", "redis.tls.ca_file")], isFloor: true),
+            rule: "by (app, gateway, setting) (bugle_certificate_seconds_left) < 14 * 86400",
+            bound: 14 * 86_400,
+            labels: [("app", "none"), ("gateway", "none"), ("setting", "redis.tls.ca_file")],
+            isFloor: true),
         Case(
             page: "BugleControlUnread", metric: "bugle_fleet_heartbeat_age_seconds",
             rule: "bugle_fleet_heartbeat_age_seconds > 30", bound: 30),

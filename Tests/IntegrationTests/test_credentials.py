@@ -99,7 +99,8 @@ class Credentials(unittest.TestCase):
         self.assertGreaterEqual(
             self.metric("bugle_credential_reloads_total", gateway="fcm", result="failed"),
             before + 2)
-        self.assertEqual(self.metric("bugle_credentials_pending"), 1)
+        self.assertEqual(self.metric("bugle_credentials_pending", app="shop", gateway="fcm"), 1)
+        self.assertEqual(self.metric("bugle_credentials_pending", app="shop", gateway="apns"), 0)
         self.world.publish([event(f"bad-{n}", d.user) for n, d in enumerate(self.devices)])
         self.world.wait_settled(60)
         self.assertEqual(
@@ -117,7 +118,8 @@ class Credentials(unittest.TestCase):
         self.assertTrue(all('"level":"error"' in line for line in told), told)
         bad.write_text(good)
         self.world.dispatcher.signal(signal.SIGHUP)
-        wait_until(lambda: self.metric("bugle_credentials_pending") == 0, 30, self.log)
+        wait_until(
+            lambda: self.metric("bugle_credentials_pending", gateway="fcm") == 0, 30, self.log)
 
     def test_other_authorities_are_tried_and_then_trusted(self):
         authority = self.folder / "ca.pem"

@@ -290,7 +290,8 @@ class Scraped(harness.WorldTest):
         self.assertGreater(value('bugle_commits_total{mode="transactional"}'), 0)
         self.assertGreater(value("process_resident_memory_bytes"), 1 << 20)
         self.assertLess(abs(value("process_start_time_seconds") - time.time()), 3600)
-        left = value('bugle_certificate_seconds_left{setting="apps.shop.apns.ca_file"}')
+        left = value(
+            'bugle_certificate_seconds_left{app="shop",gateway="apns",setting="apps.shop.apns.ca_file"}')
         self.assertGreater(left, 300 * 86400)
         wait_until(
             lambda: value('bugle_lane_busy_seconds_total{lane="0"}') > 0, 30, "a lane that worked")

@@ -59,7 +59,8 @@ internal enum RunCommand: Command {
             path: try arguments.required("config", "FILE"), configuration, log: log,
             replace: service.replaceRoutes)
         let certificates = CertificateWatch(
-            configuration.certificateFiles, log: log.named("certificates"))
+            configuration.certificateFiles.map { ($0.setting, $0.path) },
+            log: log.named("certificates"))
         guard waitForTheEnd(service, lease, reload, credentials, certificates, log) else {
             // What is open cannot be committed here; whoever has the partitions next does it.
             _ = service.stop(deadline: SystemTime.shared.monotonic + failedStop)

@@ -55,8 +55,10 @@ internal struct StatusProblems {
         for place in Set(refusals.map(place)).sorted() {
             add("BugleCredentialRefused", "\(place) refuses our credential")
         }
-        if registry.sum(of: "bugle_credentials_pending") > 0 {
-            add("BugleCredentialPending", "a new credential does not serve, the old one still does")
+        for pending in registry.readings(of: "bugle_credentials_pending") where pending.value > 0 {
+            add(
+                "BugleCredentialPending",
+                "\(place(pending)): a new credential does not serve, the old one still does")
         }
         for skew in registry.readings(of: "bugle_clock_skew_seconds") where skew.value != 0 {
             add(

@@ -76,12 +76,14 @@ internal final class CredentialReload {
         self.attend = attend
         taken = Self.states(of: configuration, at: path)
         looked = taken
-        let pending = answers
-        registry.gauge(
-            "bugle_credentials_pending",
-            help:
-                "Credentials whose files have changed and that do not serve, for what reason ever."
-        ) { Double(pending.pending.load(ordering: .relaxed)) }
+        for place in counters.keys {
+            registry.gauge(
+                "bugle_credentials_pending",
+                help: "1 while a credential's file has changed and it does not serve, for what "
+                    + "reason ever.",
+                labels: [("app", place.app), ("gateway", place.gateway.rawValue)]
+            ) { [answers] in answers.isPending(place) ? 1 : 0 }
+        }
     }
 
     /// Looks at files and answers; to be called about twice a second.
@@ -93,8 +95,7 @@ internal final class CredentialReload {
         for (place, candidate) in candidates where candidate.retryAt.map({ $0 <= now }) ?? false {
             tryOut(place)
         }
-        answers.pending.store(
-            Set(candidates.keys).union(problems.keys).count, ordering: .relaxed)
+        answers.setPending(Set(candidates.keys).union(problems.keys))
     }
 
     /// Reads everything anew, changed or not.
@@ -286,9 +287,15 @@ internal final class CredentialReload {
 private final class CredentialAnswers: Sendable {
     typealias Answer = (CredentialReload.Place, round: Int, [CredentialTrial])
 
-    /// How many credentials do not serve that should; for the metrics.
-    let pending = Atomic<Int>(0)
+    /// What does not serve and should; for the metrics.
+    private let pending = Mutex<Set<CredentialReload.Place>>([])
     private let answers = Mutex<[Answer]>([])
+
+    func setPending(_ places: Set<CredentialReload.Place>) { pending.withLock { $0 = places } }
+
+    func isPending(_ place: CredentialReload.Place) -> Bool {
+        pending.withLock { $0.contains(place) }
+    }
 
     func add(_ place: CredentialReload.Place, _ round: Int, _ trials: [CredentialTrial]) {
         answers.withLock { $0.append((place, round, trials)) }

@@ -21,9 +21,9 @@ internal struct OfflineCheck {
 
     /// What ends soon is told while there is time to have it renewed.
     private func certificates() -> [Finding] {
-        configuration.certificateFiles.compactMap { setting, path in
-            CertificateExpiry.timeLeft(path: path).flatMap {
-                Self.finding(timeLeft: $0, setting, path)
+        configuration.certificateFiles.compactMap { file in
+            CertificateExpiry.timeLeft(path: file.path).flatMap {
+                Self.finding(timeLeft: $0, file.setting, file.path)
             }
         }
     }

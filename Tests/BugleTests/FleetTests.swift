@@ -204,3 +204,57 @@ import Testing
         #expect(other.count("replica") == 0)
     }
 }
+
+@Suite(.serialized) struct `The metrics of the fleet` {
+    private func eventually(_ condition: () -> Bool) -> Bool {
+        let deadline = SystemTime.shared.monotonic + .seconds(60)
+        while !condition() {
+            guard SystemTime.shared.monotonic < deadline else { return false }
+            poll(nil, 0, 20)
+        }
+        return true
+    }
+
+    @Test(.timeLimit(.minutes(3)))
+    func `tell what is paused, and for how long nothing was heard`() throws {
+        let cluster = try MockCluster()
+        for topic in ["push.control", "push.status"] {
+            try cluster.createTopic(topic, partitions: 1)
+        }
+        let kafka = KafkaConfiguration(bootstrapServers: cluster.bootstrapServers)
+        let producer = try TopicProducer(kafka)
+        for (kind, value) in [(LeverKind.type, "news"), (.type, "chat.*"), (.app, "shop")] {
+            let lever = try #require(Lever(kind, value))
+            let record = ControlRecord(.pause(lever), at: SystemTime.shared.wall)
+            let bytes = ByteWriter()
+            record.write(to: bytes)
+            try producer.send(
+                to: "push.control", key: Array(record.key.utf8), value: bytes.array)
+        }
+        try producer.flush(timeout: .seconds(10))
+        let registry = MetricsRegistry()
+        let fleet = try Fleet(
+            FleetSettings(
+                kafka: kafka, control: "push.control", status: "push.status", group: "bugle",
+                instance: "one"),
+            registry: registry, log: Log(level: .debug, format: .json, sink: CollectingSink()))
+        defer { fleet.stop() }
+        let paused = registry.readings(of: "bugle_paused_levers").map {
+            "\($0.label("lever")) \(Int($0.value))"
+        }
+        #expect(Set(paused) == ["type 2", "source 0", "gateway 0", "app 1"])
+        func age() -> Double { registry.sum(of: "bugle_fleet_heartbeat_age_seconds") }
+        // Nobody reports yet, so there is nothing to hear.
+        #expect(eventually { age() > 0.5 })
+        #expect(registry.sum(of: "bugle_fleet_replicas") == 0)
+        fleet.attach(
+            apply: { _ in true },
+            report: { $0.append(#"{"v":1,"instance":"one","group":"bugle"}"#) })
+        #expect(eventually { age() < 0.5 })
+        #expect(registry.sum(of: "bugle_fleet_replicas") == 1)
+        cluster.setBroker(1, up: false)
+        #expect(eventually { age() > FleetSettings.interval.seconds + 0.5 })
+        cluster.setBroker(1, up: true)
+        #expect(eventually { age() < 0.5 })
+    }
+}

@@ -3,10 +3,12 @@
 
 import Base
 import Gateways
+import Kafka
 import Simulator
 import Synchronization
 import Telemetry
 import Testing
+import TokenIndex
 
 @testable import Pipeline
 
@@ -209,6 +211,76 @@ extension World {
             #expect(world.metric("bugle_lane_busy_seconds_total", ["lane": lane]) > 0)
             #expect(world.metric("bugle_lane_idle_seconds_total", ["lane": lane]) > 0)
         }
+        #expect(world.stop())
+    }
+
+    @Test(.timeLimit(.minutes(5)))
+    func `tell partitions that are read no further behind one event`() throws {
+        let gateway = try ScriptedGateway { _, _ in .hold }
+        let world = try World(gateway, lanes: 1)
+        try world.register("slow", user: "slow")
+        try world.start()
+        let content = #""type":"t","notification":{"title":"t"}"#
+        try world.publish(#"{"id":"s","user_id":"slow",\#(content)}"#, key: "k")
+        for number in 0..<20_100 {
+            try world.publish(#"{"id":"\#(number)","user_id":"x",\#(content)}"#, key: "k")
+        }
+        try world.flush()
+        #expect(world.eventually { world.metric("bugle_partitions_held_back") == 1 })
+        #expect(world.metric("bugle_offset_span") >= 20_000)
+        #expect(world.metric("bugle_unread_records") > 0)
+        gateway.release()
+        #expect(world.eventually { world.metric("bugle_partitions_held_back") == 0 })
+        #expect(world.eventually { world.metric("bugle_consumer_lag_records") == 0 })
+        #expect(world.stop())
+    }
+
+    @Test func `tell how long results wait for a commit, and what brokers refused`() throws {
+        let gateway = try ScriptedGateway { _, _ in .hold }
+        let world = try World(gateway, lanes: 1)
+        try world.register("phone", user: "ada")
+        try world.start()
+        try world.publish(id: "e", user: "ada")
+        try world.flush()
+        #expect(world.eventually { world.metric("bugle_requests_in_flight") == 1 })
+        #expect(world.metric("bugle_commit_age_seconds") == 0)
+        world.cluster.setBroker(1, up: false)
+        gateway.release()
+        #expect(world.eventually { world.metric("bugle_commit_age_seconds") > 0.5 })
+        #expect(world.metric("bugle_outbox_records") >= 1)
+        world.cluster.push([.topicUnauthorized, .topicUnauthorized], to: .offsetCommit)
+        world.cluster.setBroker(1, up: true)
+        let mode = ["mode": "plain"]
+        #expect(world.eventually { world.metric("bugle_commit_failures_total", mode) >= 1 })
+        #expect(world.eventually { world.metric("bugle_commits_total", mode) >= 1 })
+        #expect(world.eventually { world.metric("bugle_commit_age_seconds") == 0 })
+        #expect(world.stop())
+        #expect(try world.committed() == 1)
+    }
+
+    @Test func `tell a fuse that has tripped, and that it was settled`() throws {
+        let gateway = try ScriptedGateway { _, _ in .answer(400, #"{"reason":"BadDeviceToken"}"#) }
+        let world = try World(gateway, lanes: 1)
+        for user in 0..<60 { try world.register("phone-\(user)", user: "u\(user)") }
+        try world.start()
+        for user in 0..<60 { try world.publish(id: "e\(user)", user: "u\(user)") }
+        try world.flush()
+        let place = ["app": "shop", "gateway": "apns", "environment": "production"]
+        #expect(world.metric("bugle_fuse_tripped") == 0)
+        for verdict in try world.records(of: "push.invalidations", atLeast: 60) {
+            try world.apply(verdict: verdict)
+        }
+        #expect(world.eventually { world.metric("bugle_fuse_tripped", place) == 1 })
+        #expect(world.metric("bugle_fuse_tripped") == 1)
+        let fuse = try #require(world.index.fuses().first)
+        for (number, record) in try world.index.records(settling: fuse.id, .release).enumerated() {
+            _ = world.index.apply(
+                .invalidation(record),
+                at: TopicPosition(
+                    partition: 0, offset: 1_000_000 + Int64(number),
+                    timestamp: SystemTime.shared.wall.value))
+        }
+        #expect(world.eventually { world.metric("bugle_fuse_tripped") == 0 })
         #expect(world.stop())
     }
 

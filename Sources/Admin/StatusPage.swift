@@ -60,7 +60,7 @@ internal enum StatusPage {
         th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-top: 1px solid var(--line);
           vertical-align: top; }
         thead th { border-top: 0; color: var(--soft); font-size: .88rem; font-weight: 600; }
-        tbody th { font-weight: 500; }
+        tbody th { font-weight: 500; min-width: 7.5rem; }
         .n { text-align: right; }
         ul { margin: 0; padding: 0; list-style: none; }
         li { border-top: 1px solid var(--line); padding: .45rem 0; overflow-wrap: anywhere; }
@@ -230,6 +230,7 @@ internal enum StatusPage {
           fill("gateways", s.gateways.map((g, i) => {
             const o = old.gateways[i] || g;
             const state = g.breakers_open ? make("span", "held back", "pill bad")
+              : g.refused ? make("span", "refused", "pill bad")
               : g.waiting ? make("span", "at its limit", "pill warn") : make("span", "working", "pill good");
             const cell = make("td");
             cell.append(state);

@@ -1,6 +1,7 @@
 """The status page in a real Chromium: live without reload, nothing fetched from elsewhere, readable on
 a phone, by keyboard and by screen reader, light and dark. SCREENSHOTS names a folder for pictures."""
 
+import json
 import os
 import pathlib
 import random
@@ -28,7 +29,8 @@ class Page(harness.WorldTest):
         browser = Browser(**options)
         self.addCleanup(browser.close)
         browser.open(self.address)
-        browser.wait("document.getElementById('state').textContent === 'working'")
+        # A dead letter of one test is a problem for a while, for all of them.
+        browser.wait("/^(working|needs a look)$/.test(document.getElementById('state').textContent)")
         return browser
 
     def test_it_lives_without_a_reload_and_asks_nobody_else(self):
@@ -143,6 +145,84 @@ class Page(harness.WorldTest):
         headings = [name for role, name in tree if role == "heading"]
         self.assertLessEqual({"Bugle", "Fleet", "Gateways", "Last warnings and errors"}, set(headings))
         self.assertGreaterEqual(roles.count("columnheader"), 15)
+
+
+class Trouble(harness.WorldTest):
+    """Two replicas, a gateway that is down, a credential that is refused: what one opens the page for."""
+
+    faults = {"rules": [
+        {"service": ["apns-production"], "token_prefix": "bad0",
+         "effect": {"answer": {"status": 503, "reason": "Shutdown"}}},
+        {"service": ["oauth"], "effect": {"answer": {"status": 400, "body": '{"error":"invalid_grant"}'}}}]}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        world, file = cls.world, cls.world.folder / "second.yaml"
+        file.write_text(harness.yaml({
+            **world.settings, "kafka": {**world.settings["kafka"], "instance": "second"},
+            "admin": {"listen": f"127.0.0.1:{harness.free_port()}"}}) + "\n")
+        second = harness.Process(
+            [harness.program(), "run", "--config", file], world.folder / "second.log")
+        cls.addClassCleanup(second.stop)
+        generator = random.Random(7)
+        devices = [
+            harness.device(generator, f"u{n}", f"iphone-{n}", mark="bad0") for n in range(60)] + [
+            harness.device(generator, f"u{n}", f"pixel-{n}", "fcm") for n in range(60)]
+        world.register(devices)
+
+        def shared():
+            fleet = json.loads(world.get("/status.json")[1])["fleet"]
+            return len(fleet) == 2 and all(r["partitions"] for r in fleet)
+
+        harness.wait_until(shared, 60, "two replicas with partitions")
+        world.publish([event(f"trouble-{n}", f"u{n % 60}") for n in range(600)])
+        cls.address = f"http://127.0.0.1:{world.admin_port}/"
+        cls.pictures = pathlib.Path(os.environ.get("SCREENSHOTS") or world.folder)
+
+    def open(self, **options):
+        browser = Browser(**options)
+        self.addCleanup(browser.close)
+        browser.open(self.address)
+        for id, text in [("reasons", "BugleGatewayDown"), ("reasons", "BugleCredentialRefused"),
+                         ("gateways", "held back"), ("credentials", "refused")]:
+            browser.wait(f"document.getElementById('{id}').innerText.includes('{text}')")
+        browser.wait("document.querySelectorAll('#fleet .pill.warn').length === 2")
+        return browser
+
+    def test_what_is_wrong_stands_first_with_what_to_do(self):
+        browser = self.open()
+        shown = lambda id: browser.run(f"document.getElementById('{id}').innerText")
+        self.assertEqual(shown("state"), "needs a look")
+        reasons = shown("reasons")
+        self.assertIn("apns production of shop fails, its events are parked", reasons)
+        self.assertIn("what to do: deploy/runbooks/BugleGatewayDown.md", reasons)
+        self.assertIn("fcm of shop refuses our credential", reasons)
+        self.assertIn("what to do: deploy/runbooks/BugleCredentialRefused.md", reasons)
+        # Above everything that is well.
+        self.assertLess(*browser.run(
+            "['trouble', 'chart'].map(id => document.getElementById(id).getBoundingClientRect().top)"))
+        rows = browser.run("[...document.querySelectorAll('#gateways tr')].map(r => r.innerText)")
+        states = {row.split("\t")[0]: row.split("\t")[1] for row in rows}
+        self.assertEqual(states["shop, apns production"], "held back")
+        self.assertEqual(states["shop, apns sandbox"], "working")
+        self.assertEqual(states["shop, fcm"], "refused")
+        self.assertRegex(shown("credentials"), "shop, fcm: refused")
+        fleet = browser.run("[...document.querySelectorAll('#fleet tr')].map(r => r.innerText)")
+        self.assertEqual(len(fleet), 2)
+        self.assertEqual(sum("writes the index" in row for row in fleet), 1)
+        self.assertRegex(shown("backlogs"), r"parked-apns-production: \d+")
+        self.assertIn("a gateway fails", shown("troubles"))
+        self.assertEqual(browser.faults, [])
+
+    def test_it_can_be_read_on_a_phone_and_a_desk_by_day_and_night(self):
+        for width in [390, 1200]:
+            for dark in [False, True]:
+                browser = self.open(width=width, height=800, phone=width == 390, dark=dark)
+                self.assertLessEqual(browser.run("document.documentElement.scrollWidth"), width)
+                self.assertEqual(browser.run(CONTRAST), [], f"dark: {dark}")
+                browser.screenshot(
+                    self.pictures / f"trouble-{width}-{'dark' if dark else 'light'}.png")
 
 
 CONTRAST = """(() => {

@@ -108,6 +108,7 @@ internal struct StatusReport: Sendable {
         let outcomes = registry.readings(of: "bugle_outcomes_total")
         let latencies = registry.readings(of: "bugle_gateway_seconds")
         let breakers = registry.readings(of: "bugle_breakers_open")
+        let refused = refusals
         array(breakers, to: object.bytes) { breaker in
             let place = Self.place(of: breaker)
             func number(_ name: String) -> Int64 {
@@ -119,6 +120,7 @@ internal struct StatusReport: Sendable {
             gateway.string("gateway", place[1])
             gateway.string("environment", place[2])
             gateway.integer("breakers_open", Int64(breaker.value))
+            gateway.bool("refused", refused.contains { place.starts(with: $0) })
             gateway.integer("in_flight", number("bugle_bulkhead_in_flight"))
             gateway.integer("limit", number("bugle_bulkhead_limit"))
             gateway.integer("waiting", number("bugle_bulkhead_waiting"))
@@ -147,11 +149,16 @@ internal struct StatusReport: Sendable {
         write(Dictionary(retry + parked + held, uniquingKeysWith: +), to: object.bytes)
     }
 
+    /// The places whose credential a gateway refuses: app, gateway and, where one environment does
+    /// so alone, that.
+    private var refusals: [[String]] {
+        ["bugle_credential_refused", "bugle_bulkhead_refused"]
+            .flatMap { registry.readings(of: $0) }.filter { $0.value > 0 }
+            .map { Self.place(of: $0).filter { !$0.isEmpty } }
+    }
+
     private func writeCredentials(_ object: inout JSONObjectWriter) {
-        let refused = Set(
-            ["bugle_credential_refused", "bugle_bulkhead_refused"]
-                .flatMap { registry.readings(of: $0) }.filter { $0.value > 0 }
-                .map { Self.place(of: $0).prefix(2) })
+        let refused = Set(refusals.map { $0.prefix(2) })
         object.name("credentials")
         let ages = registry.readings(of: "bugle_credential_token_age_seconds")
         array(ages, to: object.bytes) { age in

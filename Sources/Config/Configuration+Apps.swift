@@ -188,7 +188,7 @@ extension ConfigurationSection {
 
     /// Apple's identifiers of teams and keys.
     fileprivate mutating func identifier(_ key: String) -> String {
-        if !has(key) { report(key, "missing; it has no default") }
+        if !has(key) { reportMissing(key) }
         return value(key, default: "", "10 capital letters and digits") { text in
             let isIdentifier = text.utf8.allSatisfy {
                 (0x30...0x39).contains($0) || (0x41...0x5A).contains($0)
@@ -208,7 +208,7 @@ extension ConfigurationSection {
     }
 
     fileprivate mutating func requiredSecret(_ key: String, file fileKey: String) -> SecretSource {
-        if !has(key) && !has(fileKey) { report(fileKey, "missing; it has no default") }
+        if !has(key) && !has(fileKey) { reportMissing(fileKey) }
         return secret(key, file: fileKey) ?? .value(Secret(""))
     }
 }

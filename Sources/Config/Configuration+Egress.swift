@@ -55,7 +55,7 @@ extension Configuration.Egress.Proxy {
     fileprivate static func read(_ section: inout ConfigurationSection) -> Self? {
         var inner = section.section("proxy")
         guard section.has("proxy") else { return nil }
-        if !inner.has("address") { inner.report("address", "missing; it has no default") }
+        if !inner.has("address") { inner.reportMissing("address") }
         let address = inner.value(
             "address", default: HostPort(host: "", port: 0),
             "host:port of a proxy that takes CONNECT, with or without http:// in front"

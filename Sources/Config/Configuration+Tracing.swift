@@ -7,7 +7,7 @@ extension Configuration.Tracing {
     internal static func read(_ top: inout ConfigurationSection) -> Self? {
         guard top.has("tracing") else { return nil }
         var section = top.section("tracing")
-        if !section.has("endpoint") { section.report("endpoint", "missing; it has no default") }
+        if !section.has("endpoint") { section.reportMissing("endpoint") }
         let (collector, path) = section.value(
             "endpoint", default: (HostPort(host: "127.0.0.1", port: 4318), "/v1/traces"),
             "http://host[:port][/path]; for https and everything else put a collector beside Bugle",

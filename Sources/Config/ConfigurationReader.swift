@@ -25,6 +25,20 @@ public final class ConfigurationReader {
         problems.append(.init(file: file, line: line, key: key, message: message))
     }
 
+    private static let missing = "missing; it has no default"
+
+    /// Notes that a key is not given and has to be.
+    internal func reportMissing(_ line: Int, _ key: String) { report(line, key, Self.missing) }
+
+    /// Takes back that a key, or something below it, is missing: it is there under a wrong name, and
+    /// one line about that is enough. A secret that is missing is asked for as a file.
+    internal func forgiveMissing(_ key: String) {
+        problems.removeAll {
+            $0.message == Self.missing
+                && ($0.key == key || $0.key == "\(key)_file" || $0.key.hasPrefix("\(key)."))
+        }
+    }
+
     internal func expectFile(_ path: String, _ line: Int, _ key: String) {
         files.append((path, line, key))
     }
@@ -92,6 +106,9 @@ public struct ConfigurationSection {
         reader.report(line(of: key), path(of: key), message)
     }
 
+    /// Notes that a key is not given and has to be.
+    public func reportMissing(_ key: String) { reader.reportMissing(line(of: key), path(of: key)) }
+
     /// Whether a value is given.
     public func has(_ key: String) -> Bool {
         entries.contains { $0.key == key && !$0.value.isNull }
@@ -109,6 +126,7 @@ public struct ConfigurationSection {
             var message = "unknown key"
             if let near = NearestName.find(entry.key, among: known) {
                 message += "; did you mean \"\(near)\"?"
+                if !has(near) { reader.forgiveMissing(path(of: near)) }
             } else {
                 message += "; known here: " + known.joined(separator: ", ")
             }
@@ -131,7 +149,7 @@ public struct ConfigurationSection {
 
     /// A text that must be given.
     public mutating func requiredText(_ key: String) -> String {
-        if !has(key) { report(key, "missing; it has no default") }
+        if !has(key) { reportMissing(key) }
         return text(key) ?? ""
     }
 

@@ -238,7 +238,7 @@ internal struct RouteReader {
             else { return nil }
             let id = action.requiredText("id")
             let own = action.form("title")
-            if own == nil { action.report("title", "missing; it has no default") }
+            if own == nil { action.reportMissing("title") }
             let forms = others.indices.map { others[$0].form(id) }
             let link = action.address("link")
             action.finish()

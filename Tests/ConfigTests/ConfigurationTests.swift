@@ -305,6 +305,26 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
                 == [#"bugle.yaml:6: lnaes: unknown key; did you mean "lanes"?"#])
     }
 
+    @Test func `a required key under a wrong name is told once`() {
+        #expect(
+            faults("kafka:\n  brokrs: a:1\n" + minimal.dropFirst(33))
+                == [#"bugle.yaml:2: kafka.brokrs: unknown key; did you mean "brokers"?"#])
+        #expect(
+            faults(minimal.replacing("kafka:", with: "kafak:"))
+                == [#"bugle.yaml:1: kafak: unknown key; did you mean "kafka"?"#])
+        #expect(
+            faults(minimal.replacing("service_account:", with: "servce_account:")) == [
+                "bugle.yaml:5: apps.shop.fcm.servce_account: unknown key; did you mean"
+                    + " \"service_account\"?"
+            ])
+        // One that is missing for no such reason is told too.
+        #expect(
+            faults("kafka: {grup: x}\n" + minimal.dropFirst(33)) == [
+                "bugle.yaml:1: kafka.brokers: missing; it has no default",
+                #"bugle.yaml:1: kafka.grup: unknown key; did you mean "group"?"#,
+            ])
+    }
+
     @Test func `Redis may be a cluster and secured`() throws {
         func redis(_ text: String) throws -> Configuration.Redis {
             try Configuration.parse(

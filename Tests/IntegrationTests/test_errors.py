@@ -107,9 +107,11 @@ class Configuration(harness.WorldTest):
         file = self.changed(lambda text: text.replace("brokers:", "brokrs:"))
         line = next(
             n for n, text in enumerate(file.read_text().splitlines(), 1) if "brokrs" in text)
-        self.assert_one_line(
-            bugle("check", "--config", file), 1, rf":{line}: kafka\.brokrs: unknown key",
-            "did you mean \"brokers\"")
+        for command in ("check", "run"):
+            with self.subTest(command=command):
+                self.assert_one_error(
+                    bugle(command, "--config", file), rf":{line}: kafka\.brokrs: unknown key",
+                    "did you mean \"brokers\"")
 
     def test_an_unknown_key_that_may_be_left_out_is_one_line(self):
         file = self.changed(lambda text: text.replace("lanes: 2", "lnes: 2"))
@@ -155,15 +157,15 @@ class Configuration(harness.WorldTest):
 
     def test_a_broker_that_is_down_is_named(self):
         nowhere = f"127.0.0.1:{harness.free_port()}"
-        # With a name of its own: `run` would take the one of the replica that works here.
-        file = self.changed(lambda text: text.replace(
-            f"  brokers: \"{self.world.kafka.address}\"\n",
-            f"  brokers: \"{nowhere}\"\n  instance: \"nowhere\"\n"))
+        file = self.changed(lambda text: text.replace(self.world.kafka.address, nowhere))
         for command in (["check", "--online"], ["topics", "apply"], ["run"]):
             with self.subTest(command=command):
                 self.assert_one_error(
                     bugle(*command, "--config", file), f"no broker answers at {re.escape(nowhere)}",
                     "start it, or correct kafka\\.brokers and security\\.protocol")
+        # `run` did not get as far as to claim the name of the replica that works here.
+        self.assertNotIn("another process", self.world.dispatcher.log.read_text())
+        self.assertEqual(self.world.get("/readyz")[0], 200)
 
     def test_a_redis_that_is_down_is_named(self):
         nowhere = f"127.0.0.1:{harness.free_port()}"

@@ -33,6 +33,9 @@ internal enum RunCommand: Command {
         let log = Log.standardError(
             level: configuration.log.level, format: configuration.log.format)
         let roles = options.roles ?? configuration.roles
+        // Before a name is claimed: without brokers nothing works, and that is what is to be told,
+        // not who else has the name.
+        _ = try ClusterAccess(configuration, log: log).partitionCounts()
         let lease = try instanceLease(configuration, roles, log)
         if configuration.kafka.isInstanceLeased, roles.contains(.dispatch) {
             guard let lease else { return .ok }

@@ -4,8 +4,12 @@ results carry the trace of their event on."""
 import base64
 import http.server
 import json
+import pathlib
 import random
+import socket
+import tempfile
 import threading
+import time
 
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
@@ -177,3 +181,101 @@ class Tracing(harness.WorldTest):
         wait_until(lambda: refused() and refused()[0] >= 4, 30, "spans that were refused")
         found = [r for r in self.world.results() if r["event_id"] == "traced-6"]
         self.assertEqual([r["outcome"] for r in found], ["accepted"] * 2)
+
+
+def nobody(prefix, count):
+    """Events of people without devices: they end with the look-up."""
+    return [event(f"{prefix}-{n}", f"nobody-{n}") for n in range(count)]
+
+
+def metric(world, name):
+    return sum(float(line.split()[-1]) for line in world.get("/metrics")[1].splitlines()
+               if line.split(" ")[0].split("{")[0] == name)
+
+
+class Sampled(harness.WorldTest):
+    """Traces begin here for a share of events, and the collector asks who sends."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.collector = Collector()
+        cls.addClassCleanup(cls.collector.close)
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        headers = pathlib.Path(folder.name) / "headers"
+        headers.write_text("Authorization: Bearer s3cret:with=signs\nX-Scope-OrgID:  shop\n")
+        cls.settings = {"tracing": {
+            "endpoint": f"http://127.0.0.1:{cls.collector.port}", "sample": 0.25,
+            "headers_file": str(headers)}}
+        super().setUpClass()
+
+    def test_a_share_of_the_events_without_a_trace_gets_one(self):
+        self.world.publish(nobody("sampled", 800))
+        self.world.wait_settled(60)
+        traced = [r for r in self.world.kafka.read(harness.RESULTS)
+                  if r.json["event_id"].startswith("sampled-") and "traceparent" in r.headers]
+        # 200, give or take eight standard deviations.
+        self.assertTrue(100 < len(traced) < 300, len(traced))
+
+        def exported():
+            return [span for span in self.collector.spans
+                    if str(attributes(span).get("bugle.event_id", "")).startswith("sampled-")]
+
+        wait_until(lambda: len(exported()) >= len(traced), 30, "the spans of all of them")
+        self.assertEqual(self.collector.faults, [])
+        spans = {f"00-{s.trace_id.hex()}-{s.span_id.hex()}-01": s for s in exported()}
+        self.assertEqual(set(spans), {r.headers["traceparent"] for r in traced})
+        self.assertEqual({s.parent_span_id for s in spans.values()}, {b""})
+        self.assertEqual(len({s.trace_id for s in spans.values()}), len(traced))
+
+    def test_requests_carry_the_headers_of_the_file(self):
+        self.world.publish(nobody("with-headers", 100))
+        wait_until(lambda: self.collector.headers, 30, "a request")
+        for headers in self.collector.headers:
+            self.assertEqual(headers["Authorization"], "Bearer s3cret:with=signs")
+            self.assertEqual(headers["X-Scope-OrgID"], "shop")
+        self.assertNotIn("s3cret", self.world.dispatcher.tail())
+
+    def test_a_file_that_holds_no_headers_is_an_error_that_names_it(self):
+        bad = self.world.folder / "no-headers"
+        bad.write_text("Bearer s3cret\n")
+        settings = json.loads(json.dumps(self.world.settings))
+        settings["tracing"]["headers_file"] = str(bad)
+        settings["kafka"]["instance"] = "other"
+        settings["admin"]["listen"] = f"127.0.0.1:{harness.free_port()}"
+        config = self.world.folder / "no-headers.yaml"
+        config.write_text(harness.yaml(settings) + "\n")
+        done = harness.bugle("run", "--config", config)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("tracing.headers_file: expected lines such as Name: value", done.stderr)
+        self.assertNotIn("s3cret", done.stderr)
+
+
+class Hanging(harness.WorldTest):
+    """The collector takes connections and never says a word."""
+
+    @classmethod
+    def setUpClass(cls):
+        listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        cls.addClassCleanup(listener.close)
+        cls.settings = {"tracing": {
+            "endpoint": f"http://127.0.0.1:{listener.getsockname()[1]}", "sample": 1}}
+        super().setUpClass()
+
+    def test_it_costs_spans_which_are_counted_and_holds_nothing_up(self):
+        count = 6000
+        self.world.publish(nobody("hanging", count))
+        self.world.wait_settled(120)
+        ended = [r for r in self.world.results() if r["event_id"].startswith("hanging-")]
+        self.assertEqual(len(ended), count)
+        # One batch waits, a queue is full behind it, and the rest is gone.
+        self.assertGreater(metric(self.world, "bugle_trace_events_dropped_total"), 500)
+        wait_until(lambda: metric(self.world, "bugle_trace_spans_refused_total") > 0, 30,
+                   "a batch that was given up")
+        self.assertEqual(metric(self.world, "bugle_trace_spans_exported_total"), 0)
+        self.assertEqual(self.world.get("/healthz")[0], 200)
+        self.assertIn("spans were not taken", self.world.dispatcher.tail())
+        # Nor the end.
+        start = time.monotonic()
+        self.assertEqual(self.world.terminate(), 0, self.world.tail())
+        self.assertLess(time.monotonic() - start, 15)

@@ -48,11 +48,13 @@ internal final class TraceExporter: Sendable {
                         events = events.dropFirst(batch.count)
                         let fault = Self.send(batch, writer, tracing, headers)
                         (fault == nil ? exported : refused).add(OTLPWriter.spanCount(batch))
-                        if let fault {
-                            faults.warning("spans were not taken", ["reason": LogValue(fault)])
-                        }
-                        // One that does not answer must not hold up the end.
-                        if isLast, fault != nil { break }
+                        guard let fault else { continue }
+                        faults.warning("spans were not taken", ["reason": LogValue(fault)])
+                        // One that does not answer must not hold up the end, which may have come
+                        // while it was waited for: what is left is gone too.
+                        guard isStopping.isSet else { continue }
+                        refused.add(OTLPWriter.spanCount(Array(events) + queue.take()))
+                        return
                     }
                 }
             }

@@ -62,12 +62,13 @@ extension Lane {
         for filter in [envelope.only, envelope.except] {
             scratch.append(1)
             guard let filter else { continue }
-            for names in [filter.installIDs, filter.platforms, filter.gateways] {
-                for name in names.sorted() {
+            for names in filter.lists {
+                for name in names?.sorted() ?? [] {
                     scratch.append(name)
                     scratch.append(0)
                 }
-                scratch.append(2)
+                // An empty list is not the same as none.
+                scratch.append(names?.isEmpty == true ? 3 : 2)
             }
         }
         return BurstKey(hashing: scratch.bytes)

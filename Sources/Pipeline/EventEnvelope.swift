@@ -122,15 +122,25 @@ internal struct EventCursor {
     var sequence: Int64
 }
 
-/// Restricts an event to some of the user's addresses, or keeps it from some.
+/// Restricts an event to some of the user's addresses, or keeps it from some. A list that is not
+/// given says nothing; one that is given and empty names nobody.
 internal struct AddressFilter {
-    var installIDs: Set<String> = []
-    var platforms: Set<String> = []
-    var gateways: Set<String> = []
+    var installIDs: Set<String>?
+    var platforms: Set<String>?
+    var gateways: Set<String>?
 
-    /// Whether an address is named by any of the lists.
-    func names(installID: String, platform: String, gateway: Gateway) -> Bool {
-        installIDs.contains(installID) || platforms.contains(platform)
-            || gateways.contains(gateway.rawValue)
+    /// The lists in a fixed order.
+    var lists: [Set<String>?] { [installIDs, platforms, gateways] }
+
+    /// Whether every list that is given names the address: `only`, where each list narrows.
+    func isNamedByAll(installID: String, platform: String, gateway: Gateway) -> Bool {
+        (installIDs?.contains(installID) ?? true) && (platforms?.contains(platform) ?? true)
+            && (gateways?.contains(gateway.rawValue) ?? true)
+    }
+
+    /// Whether any list names the address: `except`, where each list takes more away.
+    func isNamedByAny(installID: String, platform: String, gateway: Gateway) -> Bool {
+        (installIDs?.contains(installID) ?? false) || (platforms?.contains(platform) ?? false)
+            || (gateways?.contains(gateway.rawValue) ?? false)
     }
 }

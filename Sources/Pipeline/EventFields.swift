@@ -206,17 +206,18 @@ internal struct EventFields {
         return EventCursor(log: log, sequence: sequence)
     }
 
-    /// Lists of install ids, platforms and gateways.
+    /// Lists of install ids, platforms and gateways; nil when none is given.
     func filter(_ name: EventField) throws(Refusal) -> AddressFilter? {
         guard let lists = try object(name) else { return nil }
         let fields = EventFields(lists)
-        return AddressFilter(
+        let filter = AddressFilter(
             installIDs: try fields.names(.installIDs), platforms: try fields.names(.platforms),
             gateways: try fields.names(.gateways))
+        return filter.lists.contains { $0 != nil } ? filter : nil
     }
 
-    private func names(_ name: EventField) throws(Refusal) -> Set<String> {
-        guard let list = value(name) else { return [] }
+    private func names(_ name: EventField) throws(Refusal) -> Set<String>? {
+        guard let list = value(name) else { return nil }
         guard list.isArray, list.count <= 1000 else {
             throw Refusal(.invalidField, "\(name) must be a list of at most 1000 strings")
         }

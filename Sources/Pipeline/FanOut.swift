@@ -335,10 +335,13 @@ extension EventEnvelope {
         let isOfKind = route?.addresses(kind: kind, at: address.gateway) ?? (kind == "alert")
         guard isOfKind else { return false }
         guard only != nil || except != nil else { return true }
-        let names = { (filter: AddressFilter) in
-            filter.names(
-                installID: address.installID, platform: address.platform, gateway: address.gateway)
-        }
-        return only.map(names) ?? true && !(except.map(names) ?? false)
+        let (installID, platform) = (address.installID, address.platform)
+        let isInside =
+            only?.isNamedByAll(
+                installID: installID, platform: platform, gateway: address.gateway) ?? true
+        let isOutside =
+            except?.isNamedByAny(
+                installID: installID, platform: platform, gateway: address.gateway) ?? false
+        return isInside && !isOutside
     }
 }

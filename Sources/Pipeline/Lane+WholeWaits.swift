@@ -75,9 +75,10 @@ extension EventInFlight {
         }
         add(routed?.route.name ?? "")
         for filter in [envelope?.only, envelope?.except] {
-            for names in [filter?.installIDs, filter?.platforms, filter?.gateways] {
+            for names in filter?.lists ?? [nil, nil, nil] {
                 names?.sorted().forEach(add)
-                add("")
+                // An empty list is not the same as none.
+                add(names?.isEmpty == true ? "\u{1}" : "")
             }
         }
         return hash

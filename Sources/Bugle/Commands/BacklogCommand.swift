@@ -84,10 +84,11 @@ internal enum SkipCommand: Command {
             .flag("yes", "do not ask"), .json,
         ]
     static let details = """
-        Nothing is removed: replicas end each such event as expired, skipped, when it is read or its
-        turn comes, with a result for each target that is open, so the ledger balances. The moment
-        is fixed when the order is given and forgotten after 7 days. Age counts from when an event
-        was due: its timestamp, or not_before.
+        The lever is one of bugle pause's: a type, 'chat.*' or '*', a source or an app; without one
+        all events are meant. Nothing is removed: replicas end each such event as expired, skipped,
+        when it is read or its turn comes, with a result for each target that is open, so the ledger
+        balances. The moment is fixed when the order is given and forgotten after 7 days. Age counts
+        from when an event was due: its timestamp, or not_before.
         """
 
     /// An order outlasts what can wait.
@@ -95,13 +96,14 @@ internal enum SkipCommand: Command {
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
         _ = try arguments.positional()
-        let lever = try arguments.lever()
-        let age = try arguments.span("older-than")
         let isUndo = arguments.has("undo")
+        let lever = try arguments.lever(isSaidBefore: isUndo)
+        let age = try arguments.span("older-than")
         guard (age == nil) == isUndo else {
             throw .usage("say --older-than DURATION, or --undo")
         }
         let configuration = try ConfigurationFile.load(arguments)
+        if let lever, !isUndo { try LeverOptions.check(lever, configuration) }
         let fleet = try FleetAccess(configuration)
         let now = SystemTime.shared.wall
         let order = SkipOrder(lever, before: UnixMillis(now.value - (age?.millis ?? 0)))

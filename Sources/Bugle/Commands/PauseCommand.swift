@@ -21,9 +21,10 @@ internal enum PauseCommand: Command {
         expires by its own ttl; bugle resume lets the rest go on. The word stays on push.control
         until then, over restarts and for replicas that are started later.
 
-        A type may end in .* for all types that begin so. A gateway is apns, fcm, webpush or expo,
-        or one environment of it: apns/sandbox. Waits until every replica has confirmed, up to 10 s;
-        exit 1 if one does not.
+        A type may end in .* for all types that begin so, and * is all types; quote both, or the
+        shell looks for files: --type 'chat.*'. A gateway is apns, fcm, webpush or expo, or one
+        environment of it: apns/sandbox. A source is named as a whole. Waits until every replica has
+        confirmed, up to 10 s; exit 1 if one does not.
         """
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
@@ -58,7 +59,7 @@ internal enum ResumeCommand: Command {
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
         _ = try arguments.positional()
-        let named = try arguments.lever()
+        let named = try arguments.lever(isSaidBefore: true)
         guard (named != nil) != arguments.has("all") else {
             throw .usage("say what to resume: --type, --source, --gateway, --app or --all")
         }
@@ -88,8 +89,8 @@ internal enum ResumeCommand: Command {
 internal enum LeverOptions {
     static let all: [Option] = [
         .config,
-        .value("type", "TYPE", "events of a type, or of types that begin alike: chat.*"),
-        .value("source", "SOURCE", "events of one publisher"),
+        .value("type", "TYPE", "events of a type; 'chat.*': of all that begin so; '*': of all"),
+        .value("source", "SOURCE", "events of one publisher, named as a whole"),
         .value("gateway", "GATEWAY", "everything for a gateway or one environment of it"),
         .value("app", "APP", "everything of an app"),
     ]
@@ -99,6 +100,11 @@ internal enum LeverOptions {
 
     /// A lever for what does not exist would hold nothing back, which nobody would notice.
     static func check(_ lever: Lever, _ configuration: Configuration) throws(Failure) {
+        if lever.kind == .source, lever.value.contains("*") {
+            Terminal.note(
+                "note: a source is named as a whole: only the one called "
+                    + "\(lever.value.printable) is meant")
+        }
         guard lever.kind == .app, !configuration.apps.contains(where: { $0.name == lever.value })
         else { return }
         let known = configuration.apps.map(\.name).joined(separator: ", ")

@@ -117,11 +117,14 @@ internal final class FleetAccess {
 
 extension Arguments {
     /// The one lever that was named by an option.
-    func lever() throws(Failure) -> Lever? {
+    func lever(isSaidBefore: Bool = false) throws(Failure) -> Lever? {
         let named = LeverKind.allCases.filter { has($0.rawValue) }
         guard let kind = named.first else { return nil }
         guard named.count == 1, let value = text(kind.rawValue) else {
             throw .usage("--\(named[1].rawValue): name one lever at a time")
+        }
+        if kind == .type, !isSaidBefore, let fault = Self.fault(inPattern: value) {
+            throw .usage("--type \(value): \(fault)")
         }
         guard let lever = Lever(kind, value) else {
             throw .usage(
@@ -132,6 +135,16 @@ extension Arguments {
                     : "--\(kind.rawValue): expected 1 to 256 bytes")
         }
         return lever
+    }
+
+    /// Why a pattern of types is none: it would be taken for the name of a type that nobody
+    /// publishes, and hold nothing back.
+    private static func fault(inPattern pattern: String) -> String? {
+        guard let star = pattern.firstIndex(of: "*") else { return nil }
+        let isLast = pattern.index(after: star) == pattern.endIndex
+        let front = pattern[..<star]
+        return isLast && (front.isEmpty || front.hasSuffix("."))
+            ? nil : "a star stands alone or behind the last dot, as in chat.*"
     }
 
     /// An option that is a length of time such as `90s`, `15m`, `2h` or `7d`.

@@ -1,6 +1,7 @@
 import Base
 import Foundation
 import Gateways
+import Pipeline
 import Testing
 
 @testable import Bugle
@@ -21,8 +22,21 @@ import Testing
             #expect(ReasonsPage.text.contains("\n| `\(reason.rawValue)` | \(reason.meaning) |\n"))
             #expect(reason.meaning.hasSuffix("."), "\(reason)")
         }
+        for code in DeadLetterCode.allCases {
+            #expect(ReasonsPage.text.contains("\n| `\(code.rawValue)` | \(code.meaning) |\n"))
+            #expect(code.meaning.hasSuffix("."), "\(code)")
+        }
         #expect(VerdictSamples.of(.apns).count > 34)
         #expect(VerdictSamples.of(.webpush).count > 40)
+    }
+
+    @Test func `whatever a result may name is found, once`() {
+        let names = ReasonEntry.all.map(\.name)
+        #expect(Set(names).count == names.count)
+        #expect(Set(Reason.allCases.map(\.rawValue)).isSubset(of: names))
+        #expect(Set(DeadLetterCode.allCases.map(\.rawValue)).isSubset(of: names))
+        let expired = ReasonEntry.all.first { $0.name == "expired" }
+        #expect(expired?.reason == .expired && expired?.code == .expired)
     }
 
     @Test func `BadDeviceToken is not death`() {

@@ -2,6 +2,7 @@ internal import Base
 internal import Config
 internal import Gateways
 internal import JSON
+internal import Pipeline
 
 /// `bugle reasons`: what an outcome's reason means.
 internal enum ReasonsCommand: Command {
@@ -11,7 +12,8 @@ internal enum ReasonsCommand: Command {
     static let options: [Option] = [.json]
     static let details = """
         Without a word, the page topics/reasons.md: each gateway's answers, what follows from them,
-        and what every reason means. With REASON, as it stands in a result, that one alone.
+        and what every reason and every code of a dead letter means. With REASON, as it stands in a
+        result or in the header bugle-error-code, that one alone.
         """
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
@@ -19,10 +21,10 @@ internal enum ReasonsCommand: Command {
             throw .usage("\(arguments.positional[1]): one reason at a time")
         }
         let named = try arguments.positional.first.map { word throws(Failure) in
-            try reason(named: word)
+            try entry(named: word)
         }
         if arguments.has("json") {
-            Terminal.print(json(named.map { [$0] } ?? Reason.allCases))
+            Terminal.print(json(named.map { [$0] } ?? ReasonEntry.all))
             return .ok
         }
         guard let named else {
@@ -30,19 +32,24 @@ internal enum ReasonsCommand: Command {
             Terminal.print(String(ReasonsPage.text.dropLast()))
             return .ok
         }
-        Terminal.print("\(named.rawValue): \(named.meaning)")
-        for (gateway, sample) in samples(with: named) {
-            let when = sample.circumstance.isEmpty ? "" : ", \(sample.circumstance)"
-            Terminal.print(
-                "  \(gateway.rawValue): \(sample.answer)\(when): "
-                    + ReasonsPage.course(of: sample.verdict))
+        if let reason = named.reason {
+            Terminal.print("\(named.name): \(reason.meaning)")
+            for (gateway, sample) in samples(with: reason) {
+                let when = sample.circumstance.isEmpty ? "" : ", \(sample.circumstance)"
+                Terminal.print(
+                    "  \(gateway.rawValue): \(sample.answer)\(when): "
+                        + ReasonsPage.course(of: sample.verdict))
+            }
+        }
+        if let code = named.code {
+            Terminal.print("\(named.name), a dead letter's code: \(code.meaning)")
         }
         return .ok
     }
 
-    private static func reason(named word: String) throws(Failure) -> Reason {
-        if let reason = Reason(rawValue: word) { return reason }
-        let nearest = NearestName.find(word, among: Reason.allCases.map(\.rawValue))
+    private static func entry(named word: String) throws(Failure) -> ReasonEntry {
+        if let entry = ReasonEntry.all.first(where: { $0.name == word }) { return entry }
+        let nearest = NearestName.find(word, among: ReasonEntry.all.map(\.name))
         throw .failed(
             "\(word): there is no such reason" + (nearest.map { "; did you mean \($0)?" } ?? ""))
     }
@@ -54,18 +61,17 @@ internal enum ReasonsCommand: Command {
         }
     }
 
-    private static func json(_ reasons: [Reason]) -> String {
+    private static func json(_ entries: [ReasonEntry]) -> String {
         let bytes = ByteWriter()
         bytes.append("[")
-        for (index, reason) in reasons.enumerated() {
+        for (index, entry) in entries.enumerated() {
             if index > 0 { bytes.append(",") }
             var object = JSONObjectWriter(bytes)
-            object.string("reason", reason.rawValue)
-            object.string("meaning", reason.meaning)
-            object.name("answers")
-            bytes.append("[")
-            for (place, (gateway, sample)) in samples(with: reason).enumerated() {
-                if place > 0 { bytes.append(",") }
+            object.string("reason", entry.name)
+            object.string("meaning", entry.reason?.meaning ?? entry.code?.meaning ?? "")
+            if let code = entry.code { object.string("dead_letter", code.meaning) }
+            object.list("answers", entry.reason.map(samples) ?? []) { bytes, pair in
+                let (gateway, sample) = pair
                 var answer = JSONObjectWriter(bytes)
                 answer.string("gateway", gateway.rawValue)
                 answer.string("answer", sample.answer)
@@ -73,10 +79,25 @@ internal enum ReasonsCommand: Command {
                 answer.string("course", ReasonsPage.course(of: sample.verdict))
                 answer.end()
             }
-            bytes.append("]")
             object.end()
         }
         bytes.append("]")
         return bytes.text
     }
+}
+
+/// What may stand as the reason of a result: a reason of a push, a dead letter's code, or both.
+internal struct ReasonEntry {
+    let name: String
+    var reason: Reason?
+    var code: DeadLetterCode?
+
+    /// The reasons, and behind them the codes that are none.
+    static let all: [ReasonEntry] =
+        Reason.allCases.map {
+            ReasonEntry(name: $0.rawValue, reason: $0, code: DeadLetterCode(rawValue: $0.rawValue))
+        }
+        + DeadLetterCode.allCases.filter { Reason(rawValue: $0.rawValue) == nil }.map {
+            ReasonEntry(name: $0.rawValue, code: $0)
+        }
 }

@@ -3,6 +3,7 @@
 
 internal import Base
 internal import Gateways
+internal import Pipeline
 
 internal enum ReasonsPage {
     /// The whole page.
@@ -29,6 +30,12 @@ internal enum ReasonsPage {
         }
         lines += ["", "## What the reasons mean", "", "| reason | why |", "|---|---|"]
         lines += Reason.allCases.map { "| `\($0.rawValue)` | \($0.meaning) |" }
+        lines += [
+            "", "## What the codes of dead letters mean", "",
+            "The header `bugle-error-code` of a dead letter, and the reason of the result beside it",
+            "(`dead_lettered`).", "", "| code | why |", "|---|---|",
+        ]
+        lines += DeadLetterCode.allCases.map { "| `\($0.rawValue)` | \($0.meaning) |" }
         return lines.joined(separator: "\n") + "\n"
     }
 

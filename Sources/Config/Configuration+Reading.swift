@@ -45,20 +45,10 @@ extension Configuration {
 
 extension Configuration.Role {
     fileprivate static func readAll(_ top: inout ConfigurationSection) -> Set<Self> {
-        guard let node = top.node("roles") else { return Set(allCases) }
-        var roles: Set<Self> = []
-        guard case .sequence(let elements) = node.content, !elements.isEmpty else {
-            top.report("roles", "expected a list such as [dispatch, index]")
-            return roles
-        }
-        for element in elements {
-            guard let text = top.reader.text(element, "roles") else { continue }
-            if let role = Self(rawValue: text) {
-                roles.insert(role)
-            } else {
-                top.reader.report(element.line, "roles", "expected only dispatch and index")
-            }
-        }
+        let expected = "dispatch, index, or both as [dispatch, index]"
+        let roles = Set(
+            top.texts("roles", default: allCases.map { $0 }, expected) { Self(rawValue: $0) })
+        if roles.isEmpty, top.isEmptyList("roles") { top.report("roles", "expected \(expected)") }
         return roles
     }
 }

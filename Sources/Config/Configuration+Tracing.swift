@@ -5,8 +5,9 @@ internal import Base
 extension Configuration.Tracing {
     /// Nil without a section; faults are left with the reader.
     internal static func read(_ top: inout ConfigurationSection) -> Self? {
-        guard top.has("tracing") else { return nil }
+        // Asked for in any case, so that it counts as known.
         var section = top.section("tracing")
+        guard top.has("tracing") else { return nil }
         if !section.has("endpoint") { section.reportMissing("endpoint") }
         let (collector, path) = section.value(
             "endpoint", default: (HostPort(host: "127.0.0.1", port: 4318), "/v1/traces"),

@@ -182,7 +182,7 @@ public struct Configuration: Sendable {
         public var channels: Endpoint
         /// The endpoint where channels of the sandbox are managed.
         public var channelsSandbox: Endpoint
-        /// Certificate authorities to trust instead of the system's, a PEM file.
+        /// Certificate authorities to trust besides the system's, a PEM file.
         public var caFile: String?
     }
 
@@ -198,7 +198,7 @@ public struct Configuration: Sendable {
         public var tokenEndpoint: Endpoint?
         /// How long the way up to the project's whole rate takes, 0 s to 1 h; default 60 s, 0 for none.
         public var ramp: TimeSpan
-        /// Certificate authorities to trust instead of the system's, a PEM file.
+        /// Certificate authorities to trust besides the system's, a PEM file.
         public var caFile: String?
     }
 

@@ -114,6 +114,13 @@ public struct ConfigurationSection {
         entries.contains { $0.key == key && !$0.value.isNull }
     }
 
+    /// Whether a list is given that has no elements.
+    internal func isEmptyList(_ key: String) -> Bool {
+        guard case .sequence(let elements)? = entries.first(where: { $0.key == key })?.value.content
+        else { return false }
+        return elements.isEmpty
+    }
+
     /// The node of a key; nil when nothing is given.
     public mutating func node(_ key: String) -> YAMLNode? {
         known.append(key)
@@ -124,7 +131,9 @@ public struct ConfigurationSection {
     public func finish() {
         for entry in entries where !known.contains(entry.key) {
             var message = "unknown key"
-            if let near = NearestName.find(entry.key, among: known) {
+            if let nested = nested(entry.key) {
+                message += "; nest it: \(nested)"
+            } else if let near = NearestName.find(entry.key, among: known) {
                 message += "; did you mean \"\(near)\"?"
                 if !has(near) { reader.forgiveMissing(path(of: near)) }
             } else {
@@ -132,6 +141,17 @@ public struct ConfigurationSection {
             }
             reader.report(entry.line, path(of: entry.key), message)
         }
+    }
+
+    /// How a key with dots is written, as `a: {b: ...}`, when its beginning is a key of this
+    /// section: documentation names keys that way.
+    private func nested(_ key: String) -> String? {
+        let parts = key.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count > 1, known.contains(String(parts[0])), !parts.contains("") else {
+            return nil
+        }
+        let inner = parts.dropFirst().reversed().reduce("...") { "{\($1): \($0)}" }
+        return "\(parts[0]): \(inner)"
     }
 
     /// A section inside this one, empty when it is not given.

@@ -79,7 +79,12 @@ import Testing
     @Test func `every command has a help that names its options`() {
         for command in Program.commands {
             #expect(command.help.hasPrefix("bugle \(command.name)"))
-            for option in command.options { #expect(command.help.contains("--\(option.name)")) }
+            for option in command.options {
+                #expect(command.help.contains("--\(option.name)"))
+                #expect(
+                    command.synopsis.contains("--\(option.name)"),
+                    "\(command.name) --\(option.name)")
+            }
         }
         #expect(Set(Program.commands.map { $0.name }).count == Program.commands.count)
     }

@@ -1,5 +1,6 @@
 import Base
 import Config
+import Foundation
 import Telemetry
 import Testing
 
@@ -49,6 +50,7 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
         #expect(index.gatewayPreference == [.apns, .fcm, .webpush, .expo])
         #expect(configuration.lanes == .auto)
         #expect(configuration.roles == [.dispatch, .index])
+        #expect(try parse(minimal + "roles: dispatch\n").roles == [.dispatch])
         #expect(configuration.admin.description == "127.0.0.1:9464")
         #expect(configuration.drainDeadline == .seconds(20))
         #expect(configuration.dispatch.apnsConnections == .init(min: 2, max: 10))
@@ -325,6 +327,62 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
             ])
     }
 
+    @Test func `every section is known, given or not`() throws {
+        let fault = try #require(faults(minimal + "qqqqqqqqqq: 2\n").first)
+        let known = try #require(fault.split(separator: "known here: ").last)
+            .split(separator: ", ").map(String.init)
+        for section in [
+            "kafka", "redis", "egress", "apps", "index", "lanes", "roles", "admin",
+            "drain_deadline",
+            "dispatch", "limits", "log", "tracing", "cloudevents", "content", "caps", "routes",
+        ] {
+            #expect(known.contains(section), "\(section)")
+        }
+        #expect(try parse(minimal).tracing == nil)
+    }
+
+    @Test func `a key with dots is told how it is written`() {
+        #expect(
+            faults(minimal + "kafka.commit: plain\n")
+                == ["bugle.yaml:6: kafka.commit: unknown key; nest it: kafka: {commit: ...}"])
+        #expect(
+            faults(minimal + "dispatch.retry.max_wait: 5s\n") == [
+                "bugle.yaml:6: dispatch.retry.max_wait: unknown key; nest it: "
+                    + "dispatch: {retry: {max_wait: ...}}"
+            ])
+        #expect(faults(minimal + "zzzzzz.commit: 1\n").first?.contains("known here") == true)
+    }
+
+    @Test func `what Bugle sets itself is refused, as README has it`() throws {
+        let readme = try String(
+            contentsOf: URL(filePath: #filePath).deletingLastPathComponent()
+                .appending(path: "../../README.md").standardized, encoding: .utf8)
+        let row = try #require(
+            readme.split(separator: "\n").first { $0.hasPrefix("| `kafka.properties`") })
+        let list = try #require(row.components(separatedBy: "sets itself: ").last)
+        let names = list.components(separatedBy: "`").filter { $0.contains(where: \.isLetter) }
+        #expect(names.count > 10)
+        for name in names {
+            let text = minimal.replacing(
+                "  brokers: localhost:9092\n",
+                with: "  brokers: localhost:9092\n  properties: {\(name): x}\n")
+            #expect(
+                faults(text).first?.contains("\(name): set by Bugle itself") == true, "\(name)")
+        }
+    }
+
+    @Test func `a draft has its faults and what could be read`() throws {
+        let path = URL(filePath: NSTemporaryDirectory())
+            .appending(path: "bugle-draft-\(UUID().uuidString).yaml")
+        defer { try? FileManager.default.removeItem(at: path) }
+        try Data((minimal + "lanes: many\nroutes: {a: {tilte: x}}\n").utf8).write(to: path)
+        let draft = Configuration.draft(path: path.path, environment: ["SA": "{}"])
+        #expect(draft.problems.map(\.key) == ["lanes"])
+        #expect(draft.configuration?.routing.isEmpty == false)
+        let missing = Configuration.draft(path: path.path + "x", environment: [:])
+        #expect(missing.configuration == nil && missing.problems.count == 1)
+    }
+
     @Test func `Redis may be a cluster and secured`() throws {
         func redis(_ text: String) throws -> Configuration.Redis {
             try Configuration.parse(
@@ -357,8 +415,12 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
                 "drain_deadline: 11m",
                 "drain_deadline: expected a time from 0s to 10m with its unit, such as 20s"
             ),
-            ("roles: []", "roles: expected a list such as [dispatch, index]"),
-            ("roles: [dispatcher]", "roles: expected only dispatch and index"),
+            ("roles: []", "roles: expected dispatch, index, or both as [dispatch, index]"),
+            (
+                "roles: [dispatcher]",
+                "roles: expected dispatch, index, or both as [dispatch, index]"
+            ),
+            ("roles: both", "roles: expected dispatch, index, or both as [dispatch, index]"),
             ("admin: {listen: 9464}", "admin.listen: expected host:port"),
             ("admin: {listen: \"a:70000\"}", "admin.listen: expected host:port"),
             ("log: {level: trace}", "log.level: expected one of debug, info, warning, error"),

@@ -17,7 +17,7 @@ internal struct Option {
         Option(name: name, argument: argument, help: help)
     }
 
-    static let config = value("config", "FILE", "the configuration, a YAML file")
+    static let config = value("config", "FILE", "the configuration, YAML; default $BUGLE_CONFIG")
     static let json = flag("json", "write for machines: JSON instead of text")
     static let help = flag("help", "show this help")
 }

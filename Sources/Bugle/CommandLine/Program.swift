@@ -51,10 +51,13 @@ internal enum Program {
             let named = words.dropFirst().first
             Terminal.print(try named.map(command)?.help ?? help)
             return .ok
-        case "--version":
+        case "--version", "version":
             Terminal.print("bugle \(version) with \(libraries)")
             return .ok
         default: break
+        }
+        if word.hasPrefix("-") {
+            throw .usage("\(word): options follow the command, as in bugle check --config FILE")
         }
         let command = try command(word)
         let arguments: Arguments
@@ -86,10 +89,14 @@ internal enum Program {
     private static var help: String {
         var text =
             "bugle turns business events on Kafka into push notifications, one result each.\n\n"
-        text += "Usage: bugle COMMAND [OPTIONS]; bugle COMMAND --help says more.\n\n"
+        text += "Usage: bugle COMMAND [OPTIONS]; bugle help COMMAND says more.\n\n"
         for command in commands {
             text += "  \(command.name.padded(to: 10)) \(command.summary)\n"
         }
-        return text + "\nExit codes: 0 done, 1 failed, 2 wrong usage."
+        text +=
+            "  \("version".padded(to: 10)) says the version, and those of the libraries behind it\n"
+        return text
+            + "\nThe environment variable BUGLE_CONFIG names the configuration where --config FILE "
+            + "does not.\nExit codes: 0 done, 1 failed, 2 wrong usage."
     }
 }

@@ -7,7 +7,8 @@ internal enum AuditCommand: Command {
     static let name = "audit"
     static let summary = "adds the ledger up from the topics: nothing missing, nothing doubled"
     static let synopsis =
-        "audit --config FILE [--since TIME] [--from PLACES] [--list N] [--memory MIB] [--json]"
+        "audit --config FILE [--since TIME] [--from PLACES] [--list N] [--memory MIB]"
+        + " [--patience SECONDS] [--json]"
     static let options: [Option] = [
         .config,
         .value("since", "TIME", "only events since then: RFC 3339, or how long ago (30m, 12h, 7d)"),

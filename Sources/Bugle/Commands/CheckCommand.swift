@@ -21,7 +21,17 @@ internal enum CheckCommand: Command {
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
         _ = try arguments.positional()
-        let configuration = try ConfigurationFile.load(arguments)
+        let configuration: Configuration
+        do throws(Failure) {
+            configuration = try ConfigurationFile.load(arguments)
+        } catch {
+            // Machines find the faults where they find everything else.
+            guard error.code == .failed, arguments.has("json"), !arguments.has("checklist") else {
+                throw error
+            }
+            Terminal.print(json(error.lines.map { .error($0) }))
+            return .failed
+        }
         if arguments.has("checklist") { return checklist(configuration, arguments) }
         var findings = OfflineCheck(configuration).run()
         if arguments.has("online") { findings += OnlineCheck(configuration).run() }

@@ -10,7 +10,7 @@ internal enum DeadLettersCommand: Command {
     static let summary = "lists dead letters, or publishes their events again"
     static let synopsis =
         "dlt list|replay --config FILE [--reason CODE] [--type TYPE] [--since TIME] [--until TIME]"
-        + " [--limit N] [--json]"
+        + " [--limit N] [--rate N] [--dry-run] [--yes] [--json]"
     static let options: [Option] = [
         .config,
         .value("reason", "CODE", "only those with this bugle-error-code"),

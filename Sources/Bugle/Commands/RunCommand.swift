@@ -14,15 +14,16 @@ internal enum RunCommand: Command {
     static let options: [Option] = [
         .config,
         .value(
-            "roles", "LIST", "dispatch, index or both, separated by commas; default: the file's"),
+            "roles", "LIST", "dispatch, index or dispatch,index; default: the file's"),
     ]
     static let details = """
         SIGTERM or SIGINT: takes nothing new, finishes what is in flight, delivers results, commits
         and ends within drain_deadline with exit code 0. A second signal ends it at once; nothing
-        is lost, what was open is done again. SIGHUP or a change of FILE loads its routes anew;
-        with a mistake in them the old ones stay. SIGHUP or a change of a file with a key or token
-        loads that anew; it is tried at its gateway before pushes carry it. Metrics, /healthz and /readyz are served at
-        admin.listen.
+        is lost, what was open is done again. SIGHUP or a change of FILE loads content, caps and
+        routes anew, and what routes may ask of an app; with a mistake in them the old ones stay.
+        SIGHUP, a change of FILE or of a file that it names loads credentials and ca_files anew;
+        they are tried at their gateway before pushes carry them. Everything else needs a restart.
+        Metrics, /healthz and /readyz are served at admin.listen.
         """
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
@@ -44,7 +45,7 @@ internal enum RunCommand: Command {
         defer { lease?.release() }
         let service = try PushService(configuration, options, log: log)
         let credentials = try credentialReload(
-            try arguments.required("config", "FILE"), configuration, options, service, log)
+            try ConfigurationFile.path(arguments), configuration, options, service, log)
         log.info(
             "started",
             [
@@ -59,7 +60,7 @@ internal enum RunCommand: Command {
                 "admin_port": LogValue(service.adminPort),
             ])
         let reload = RouteReload(
-            path: try arguments.required("config", "FILE"), configuration, log: log,
+            path: try ConfigurationFile.path(arguments), configuration, log: log,
             replace: service.replaceRoutes)
         let certificates = CertificateWatch(
             configuration.certificateFiles.map { ($0.setting, $0.path) },
@@ -82,11 +83,13 @@ internal enum RunCommand: Command {
         var roles: Set<Configuration.Role> = []
         for word in text.split(separator: ",") {
             guard let role = Configuration.Role(rawValue: String(word)) else {
-                throw .usage("--roles \(text): expected dispatch, index or both")
+                throw .usage("--roles \(text): expected dispatch, index or dispatch,index")
             }
             roles.insert(role)
         }
-        guard !roles.isEmpty else { throw .usage("--roles: expected dispatch, index or both") }
+        guard !roles.isEmpty else {
+            throw .usage("--roles: expected dispatch, index or dispatch,index")
+        }
         return roles
     }
 

@@ -9,7 +9,7 @@ internal enum SimulateCommand: Command {
     static let summary = "plays the gateways as servers, with faults from a script"
     static let synopsis =
         "simulate [--state DIR] [--port-base N] [--faults FILE] [--journal FILE] [--bodies]"
-        + " [--json]"
+        + " [--strict] [--json]"
     static let options: [Option] = [
         .value("state", "DIR", "where keys and certificates go; default a new folder"),
         .value("port-base", "N", "the first of eight ports in a row; default free ones"),

@@ -7,7 +7,8 @@ internal enum TailCommand: Command {
     static let name = "tail"
     static let awaitsSignals = true
     static let summary = "follows results and dead letters, one line each"
-    static let synopsis = "tail --config FILE | --brokers HOST:PORT [--from-beginning] [--json]"
+    static let synopsis =
+        "tail --config FILE | --brokers HOST:PORT [--from-beginning] [--until-end] [--json]"
     static let options: [Option] = [
         .config,
         .value("brokers", "HOST:PORT", "a cluster with the default topics, instead of --config"),
@@ -27,13 +28,14 @@ internal enum TailCommand: Command {
         let cluster: ClusterAccess
         if let brokers = arguments.text("brokers") {
             cluster = try ClusterAccess(KafkaConfiguration(bootstrapServers: brokers))
-        } else if arguments.has("config") {
+        } else if ConfigurationFile.isNamed(arguments) {
             let configuration = try ConfigurationFile.load(arguments)
             results = configuration.kafka.topics.results
             deadLetters = configuration.kafka.topics.deadLetters
             cluster = try ClusterAccess(configuration)
         } else {
-            throw .usage("say --config FILE or --brokers HOST:PORT")
+            throw .usage(
+                "say --config FILE or --brokers HOST:PORT, or set \(ConfigurationFile.variable)")
         }
         let counts = try cluster.partitionCounts()
         for topic in [results, deadLetters] where (counts[topic] ?? 0) == 0 {

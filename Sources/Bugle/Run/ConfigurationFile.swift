@@ -4,18 +4,46 @@ internal import Routes
 
 /// The configuration that the command line names.
 internal enum ConfigurationFile {
-    /// Reads the one that `--config` names.
+    /// Names the file where `--config` does not.
+    static let variable = "BUGLE_CONFIG"
+
+    /// Reads the one that the command line or the environment names.
     static func load(_ arguments: Arguments) throws(Failure) -> Configuration {
-        try load(path: try arguments.required("config", "FILE"))
+        try load(path: try path(arguments))
     }
 
-    /// Reads a file, or says in one line each what is wrong with it.
+    /// The file that `--config` names, or else the environment.
+    static func path(_ arguments: Arguments) throws(Failure) -> String {
+        try path(arguments, environment)
+    }
+
+    static func path(
+        _ arguments: Arguments, _ environment: [String: String]
+    ) throws(Failure) -> String {
+        if let path = arguments.text("config") { return path }
+        if let path = environment[variable], !path.isEmpty { return path }
+        throw .usage("no configuration is named; say --config FILE, or set \(variable)")
+    }
+
+    /// Whether there is one to read.
+    static func isNamed(_ arguments: Arguments) -> Bool { (try? path(arguments)) != nil }
+
+    /// Reads a file, or says in one line each what is wrong with it, its routes included.
     static func load(path: String) throws(Failure) -> Configuration {
-        do throws(ConfigurationErrors) {
-            return try Configuration.load(path: path, environment: environment)
-        } catch {
-            throw .failed(error.problems.map(\.description))
+        let draft = Configuration.draft(path: path, environment: environment)
+        if let configuration = draft.configuration, draft.problems.isEmpty { return configuration }
+        var problems = draft.problems
+        if let configuration = draft.configuration {
+            do throws(ConfigurationErrors) {
+                _ = try RouteTable.compile(configuration)
+            } catch {
+                // A stand-in may be at fault where the value was already.
+                problems += error.problems.filter { fault in
+                    !draft.problems.contains { $0.line == fault.line }
+                }
+            }
         }
+        throw .failed(problems.sorted { $0.line < $1.line }.map(\.description))
     }
 
     /// Compiles a configuration's routes, or says in one line each what is wrong with them.

@@ -43,7 +43,8 @@ internal final class RouteReload {
             log.info(
                 configuration.shortHash == hash
                     ? "routes reloaded; the file is the same"
-                    : "routes reloaded; everything else in the file needs a restart",
+                    : "routes reloaded; of the rest of the file only credentials are, all else needs "
+                        + "a restart",
                 [
                     "cause": LogValue(cause), "routes": LogValue(routes.routes.count),
                     "config": LogValue(configuration.shortHash),

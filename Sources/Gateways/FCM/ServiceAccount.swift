@@ -24,8 +24,13 @@ public struct ServiceAccount: Sendable {
         do throws(JSONError) {
             file = try JSONParser(maximumBytes: 1 << 20).parse(json)
         } catch {
+            // The other key of an app, which looks much the same to whoever sets them up.
+            let isPEM = json.drop { $0 <= 0x20 }.starts(with: Array("-----BEGIN".utf8))
             throw KeyError(
-                setting: setting, problem: "not a service account key file: \(error.description)")
+                setting: setting,
+                problem: isPEM
+                    ? "this is PEM; a service account is JSON, as the Firebase console hands it out"
+                    : "not a service account key file: \(error.description)")
         }
         func text(_ name: String) throws(KeyError) -> String {
             guard let text = file[name]?.string, !text.isEmpty else {

@@ -146,7 +146,7 @@ public final class NotificationContent {
     /// Whether the app's extension is asked for by name.
     internal let asksForExtension: Bool
     /// Whether a person sees or hears anything of it.
-    internal let isVisible: Bool
+    public let isVisible: Bool
     /// Whether `aps.alert` has anything to hold.
     internal let hasAlert: Bool
     /// The bytes of the texts in FCM's `notification`; nil when it has none.
@@ -212,6 +212,10 @@ public final class NotificationContent {
         guard let place = names.place(of: name) else { return nil }
         return place < words.count ? place : appleRows[place - words.count]
     }
+
+    /// What the members of a `notification` may be called; others are ignored.
+    public static let memberNames: [String] =
+        words.map { $0.name.description } + ["loc_key", "loc_args"]
 
     /// The words, and behind them Apple's own names for the words of the body.
     private static let names = JSONNames(words.map(\.name) + ["loc_key", "loc_args"])

@@ -36,7 +36,8 @@ public struct StalenessPolicy: Sendable, Equatable {
         return now - lastSeen > limit
     }
 
-    internal func obstacle(_ address: DeviceAddress, at now: UnixMillis) -> String? {
+    /// Why an address is not to be sent to any more; nil when it is.
+    public func obstacle(_ address: DeviceAddress, at now: UnixMillis) -> String? {
         guard isStale(address, at: now) else { return nil }
         if let end = address.expiresAt, end <= now { return "its subscription has ended" }
         let seen = address.lastSeenAt ?? address.registeredAt

@@ -1,10 +1,13 @@
 """The first errors that a new user makes: one clear line each, and an exit code that a script can
 use (1: it failed, 2: the command line was wrong)."""
 
+import json
+import os
 import pathlib
 import random
 import re
 import shutil
+import subprocess
 import tempfile
 import unittest
 
@@ -48,6 +51,30 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--confg", done.stderr)
 
+    def test_options_in_front_of_the_command_are_told_their_place(self):
+        self.assert_one_line(
+            bugle("--config", "x.yaml", "check"), 2, "--config: options follow the command")
+
+    def test_the_version_is_a_command_too(self):
+        self.assertEqual(bugle("version").stdout, bugle("--version").stdout)
+        self.assertRegex(bugle("version").stdout, r"^bugle \d+\.\d+\.\d+ with librdkafka ")
+
+    def test_the_environment_names_the_configuration(self):
+        with_variable = {**os.environ, "BUGLE_CONFIG": str(self.folder / "no.yaml")}
+        done = subprocess.run(
+            [harness.program(), "check"], capture_output=True, text=True, env=with_variable,
+            timeout=60)
+        self.assert_one_line(done, 1, r"no\.yaml")
+
+    def test_a_configuration_that_nobody_names_is_asked_for(self):
+        without = {name: value for name, value in os.environ.items() if name != "BUGLE_CONFIG"}
+        for command in ("check", "status", "run"):
+            done = subprocess.run(
+                [harness.program(), command], capture_output=True, text=True, env=without,
+                timeout=60)
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(done.stderr, r"say --config FILE, or set BUGLE_CONFIG")
+
     def test_a_missing_configuration_is_named(self):
         self.assert_one_line(
             bugle("check", "--config", self.folder / "no.yaml"), 1, r"no\.yaml")
@@ -73,6 +100,29 @@ class CommandLine(unittest.TestCase):
             "{\"type\": \"order.shipped\", \"user_id\": 1, \"notification\": {\"title\": \"t\"}}")
         done = bugle("validate", file)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_what_is_wrong_with_an_event_is_told_to_machines_too(self):
+        file = self.folder / "event.json"
+        file.write_text("{\"type\": \"t\", \"user_id\": 1, \"notification\": {\"title\": 5}}")
+        done = bugle("validate", file, "--json")
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+        self.assertEqual(json.loads(done.stdout), {
+            "valid": False, "code": "invalid_content",
+            "reason": "notification.title must be a string"})
+        file.write_text("{\"type\": \"t\", \"user_id\": 1, \"notifcation\": {\"title\": \"t\"}}")
+        told = json.loads(bugle("validate", file, "--json").stdout)
+        self.assertTrue(told["valid"])
+        self.assertEqual(
+            told["warnings"], ["notifcation is not known and is ignored; did you mean notification?"])
+        said = bugle("validate", file)
+        self.assertIn("warning: notifcation is not known", said.stderr)
+        self.assertIn("not known here: say --config FILE", said.stderr)
+
+    def test_a_pattern_that_is_none_holds_nothing_back_unnoticed(self):
+        for command in (["pause", "--type", "chat*"], ["skip", "--older-than", "1h", "--type", "*x"]):
+            done = bugle(*command, "--config", self.folder / "no.yaml")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("a star stands alone or behind the last dot", done.stderr)
 
 
 class Configuration(harness.WorldTest):
@@ -122,6 +172,39 @@ class Configuration(harness.WorldTest):
                     bugle(command, "--config", file), rf"{re.escape(str(file))}:{line}: ",
                     "lnes: unknown key", "did you mean \"lanes\"")
 
+    def test_a_fault_outside_the_routes_hides_none_inside(self):
+        file = self.changed(
+            lambda text: text.replace("lanes: 2", "lanes: many\nroutes: {a.b: {tilte: x}}"))
+        told = bugle("check", "--config", file)
+        self.assertEqual(told.returncode, 1)
+        self.assertIn("lanes: expected ", told.stderr)
+        self.assertRegex(told.stderr, r"routes\.a\.b\.tilte: unknown key; did you mean \"title\"")
+        machine = bugle("check", "--config", file, "--json")
+        self.assertEqual((machine.returncode, machine.stderr), (1, ""))
+        found = json.loads(machine.stdout)
+        self.assertFalse(found["ok"])
+        self.assertEqual({f["level"] for f in found["findings"]}, {"error"})
+        self.assertEqual(
+            [f["text"] for f in found["findings"]],
+            [line.removeprefix("bugle: ") for line in lines(told.stderr)])
+
+    def test_a_misspelt_type_has_no_route(self):
+        config = self.changed(lambda text: text.replace(
+            "lanes: 2", "lanes: 2\nroutes: {order.shipped: {title: \"{{payload.order}}\", ttl: 1h}}"))
+        file = self.world.folder / "event.json"
+        file.write_text(
+            "{\"type\": \"order.shiped\", \"user_id\": 1, \"payload\": {\"order\": \"A\"}}")
+        for command in (["validate"], ["send", "--yes"], ["explain"]):
+            with self.subTest(command=command):
+                done = bugle(*command, file, "--config", config)
+                self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                self.assertIn("no_route", done.stderr)
+                self.assertIn("the nearest is order.shipped", done.stderr)
+        file.write_text(file.read_text().replace("shiped", "shipped"))
+        done = bugle("validate", file, "--config", config)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("by the route order.shipped", done.stdout)
+
     def test_a_value_of_the_wrong_type_is_named(self):
         file = self.changed(lambda text: text.replace("lanes: 2", "lanes: many"))
         self.assert_one_error(
@@ -149,6 +232,12 @@ class Configuration(harness.WorldTest):
         self.assert_one_error(
             bugle("check", "--config", file), r"apps\.shop\.apns\.key_file: ",
             r"service-account\.json", r"a \.p8 file from Apple")
+
+    def test_a_service_account_that_is_PEM_is_told_so(self):
+        file = self.changed(lambda text: text.replace("service-account.json", "AuthKey.p8"))
+        self.assert_one_error(
+            bugle("check", "--config", file), r"apps\.shop\.fcm\.service_account_file: ",
+            r"AuthKey\.p8: this is PEM; a service account is JSON")
 
     def test_a_dead_letter_topic_that_is_read_is_refused(self):
         file = self.changed(lambda text: text.replace(harness.DEAD_LETTERS, harness.EVENTS))

@@ -105,6 +105,23 @@ class Routes(harness.WorldTest):
         self.assertIn("suppressed: opted_out", text.stdout)
         self.assertIn("route     order.*", text.stdout)
 
+        devices.write_text(json.dumps({**self.phone.record(), "user_id": "eve"}) + "\n")
+        other = bugle("explain", file, "--config", config, "--device", devices)
+        self.assertIn("not sent: it belongs to another user, eve", other.stdout)
+        self.assertNotIn("/3/device/", other.stdout)
+        user = self.world.folder / "user.json"
+        user.write_text(json.dumps({"v": 1, "app": "shop", "user_id": "eve"}))
+        others = bugle("explain", file, "--config", config, "--device", devices, "--user", user)
+        self.assertEqual(others.returncode, 1)
+        self.assertIn("the event is for user ada of shop", others.stderr)
+        file.write_text(json.dumps({
+            "id": "x2", "type": "none", "user_id": "ada", "data": {"a": 1},
+            "time": "2025-01-01T00:00:00Z"}))
+        late = bugle("explain", file, "--config", config)
+        self.assertIn("kind      silent: nothing to display", late.stdout)
+        self.assertRegex(
+            late.stdout, r"expires .*: expired \d+ days ago: the event's time is 2025-01-01T00:00:00")
+
         file.write_text(json.dumps({**event, "payload": {}}))
         refused = bugle("explain", file, "--config", config, "--device", devices)
         self.assertEqual(refused.returncode, 1)

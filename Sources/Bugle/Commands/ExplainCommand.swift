@@ -17,7 +17,7 @@ internal enum ExplainCommand: Command {
         .config,
         .value("device", "FILE", "devices: a record of push.devices, or one on each line"),
         .value("user", "FILE", "the user: a record of push.users; without it there is none"),
-        .value("class", "NAME", "the class of the topic: critical, transactional or marketing"),
+        .eventClass,
         .value("burst", "N", "the push that stands for a burst of so many such events"),
         .value("format", "NAME", "commands for a shell: curl, or simctl for a simulated iPhone"),
         .json,
@@ -37,31 +37,52 @@ internal enum ExplainCommand: Command {
         let file = try EventFile(try arguments.positional("EVENT.json")[0])
         let configuration = try ConfigurationFile.load(arguments)
         let routes = try ConfigurationFile.routes(of: configuration)
-        let eventClass = try eventClass(arguments)
+        let eventClass = try arguments.eventClass() ?? .transactional
         let format = try format(arguments)
         let count = try arguments.integer("burst", in: 1...1_000_000) ?? 1
-        let summary = try file.check(
-            maximumBytes: configuration.limits.eventBytes,
-            takesUserFromSubject: configuration.cloudEvents.userFromSubject)
+        let now = SystemTime.shared.wall
+        let summary: EventCheck.Summary
+        do throws(EventFault) {
+            summary = try file.examine(
+                configuration.limits.eventBytes,
+                takesUserFromSubject: configuration.cloudEvents.userFromSubject, at: now)
+        } catch {
+            throw error.failure(file)
+        }
         let app = summary.app ?? configuration.apps[0].name
         let (devices, user) =
             summary.isBroadcast
             ? ([], nil) : try readers(arguments, configuration, app, summary.userID)
+        // The index has done so already.
+        let passed =
+            arguments.has("device")
+            ? DeviceList.divided(
+                devices, app: app, userID: summary.userID,
+                staleness: StalenessPolicy(configuration.index.staleness), at: now)
+            : (reached: devices, notSent: [])
         let explainer = EventExplainer(configuration, routes, projects: projects(configuration))
         let explanation: Explanation
         do throws(EventCheck.Refusal) {
             explanation = try explainer.explain(
-                file.bytes, of: eventClass, count: Int64(count), to: devices, user: user,
-                at: SystemTime.shared.wall)
+                file.bytes, of: eventClass, count: Int64(count), to: passed.reached, user: user,
+                at: now)
         } catch {
             throw .failed("\(file.name): \(error.code.rawValue): \(error.reason)")
         }
+        // The decoder has read it: what is left to say is about its words.
+        let content = try? EventCheck.content(
+            of: file.bytes, isRouted: explanation.route != nil,
+            maximumBytes: configuration.limits.eventBytes,
+            takesUserFromSubject: configuration.cloudEvents.userFromSubject, at: now)
+        let surroundings = ExplanationText.Surroundings(
+            now: now, eventTime: summary.time, isVisible: content?.isVisible,
+            notSent: passed.notSent)
         if let format {
             for line in ExplanationCommands.lines(explanation, format) { Terminal.print(line) }
         } else if arguments.has("json") {
-            Terminal.print(ExplanationText.json(explanation))
+            Terminal.print(ExplanationText.json(explanation, surroundings))
         } else {
-            for line in ExplanationText.lines(explanation) { Terminal.print(line) }
+            for line in ExplanationText.lines(explanation, surroundings) { Terminal.print(line) }
         }
         return .ok
     }
@@ -86,17 +107,9 @@ internal enum ExplainCommand: Command {
             return try DeviceList.ask(configuration, app: app, userID: userID)
         }
         let user = try arguments.text("user").map { path throws(Failure) in
-            try DeviceList.readUser(path)
+            try DeviceList.readUser(path, app: app, userID: userID)
         }
         return (try DeviceList.read(path), user)
-    }
-
-    private static func eventClass(_ arguments: Arguments) throws(Failure) -> EventClass {
-        guard let text = arguments.text("class") else { return .transactional }
-        guard let eventClass = EventClass(rawValue: text) else {
-            throw .usage("--class \(text): expected critical, transactional or marketing")
-        }
-        return eventClass
     }
 
     /// The Firebase projects as far as the key files can be read here.

@@ -3,6 +3,7 @@ internal import Config
 internal import JSON
 internal import Kafka
 internal import Pipeline
+internal import Routes
 
 /// `bugle send EVENT.json`: publishes one event as a well-behaved producer would.
 internal enum SendCommand: Command {
@@ -13,17 +14,24 @@ internal enum SendCommand: Command {
         .config, .flag("yes", "do not ask before a real user is notified"), .json,
     ]
     static let details = """
-        EVENT.json is checked as by validate; - is standard input, and then --yes is needed. An
-        event with "mode": "validate" reaches no device and is sent without asking.
+        EVENT.json is checked as by validate --config, routes included, and not published if it
+        would reach nobody; - is standard input, and then --yes is needed. An event with "mode":
+        "validate" reaches no device and is sent without asking.
         """
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
         let path = try arguments.positional("EVENT.json")[0]
         let configuration = try ConfigurationFile.load(arguments)
         let file = try EventFile(path)
-        let event = try file.check(
-            maximumBytes: configuration.limits.eventBytes,
-            takesUserFromSubject: configuration.cloudEvents.userFromSubject)
+        let routes = try ConfigurationFile.routes(of: configuration)
+        let judgement: EventJudgement
+        do throws(EventFault) {
+            judgement = try .of(file, (configuration, routes), nil, at: SystemTime.shared.wall)
+        } catch {
+            throw error.failure(file)
+        }
+        for warning in judgement.warnings { Terminal.note("warning: \(warning.printable)") }
+        let event = judgement.summary
         let topic = configuration.kafka.topics.events[0].name
         if !event.isValidation {
             let unasked =

@@ -47,8 +47,9 @@ internal enum DeviceList {
                 do throws(RecordError) {
                     return .success(
                         try RegistrationRecord.decode(
-                            key: UnsafeRawBufferPointer(key), value: value, timestamp: 0,
-                            parser: parser))
+                            key: UnsafeRawBufferPointer(key), value: value,
+                            // As if it were published now; it may say itself when it was made.
+                            timestamp: SystemTime.shared.wall.value, parser: parser))
                 } catch {
                     return .failure(error)
                 }
@@ -61,15 +62,52 @@ internal enum DeviceList {
         }
     }
 
-    /// The record of `push.users` in a file.
-    static func readUser(_ path: String) throws(Failure) -> UserRecord {
+    /// Those that an event for the user goes to, and the others with what is in the way. The index
+    /// divides like that before it answers; a file may hold anybody's devices.
+    static func divided(
+        _ addresses: [DeviceAddress], app: String, userID: String, staleness: StalenessPolicy,
+        at now: UnixMillis
+    ) -> (reached: [DeviceAddress], notSent: [(addressID: String, obstacle: String)]) {
+        var reached: [DeviceAddress] = []
+        var notSent: [(addressID: String, obstacle: String)] = []
+        for address in addresses {
+            let obstacle = obstacle(address, app, userID, staleness, now)
+            if let obstacle {
+                notSent.append((address.addressID, obstacle))
+            } else {
+                reached.append(address)
+            }
+        }
+        return (reached, notSent)
+    }
+
+    private static func obstacle(
+        _ address: DeviceAddress, _ app: String, _ userID: String, _ staleness: StalenessPolicy,
+        _ now: UnixMillis
+    ) -> String? {
+        guard address.app == app else { return "it is a device of the app \(address.app)" }
+        guard let owner = address.userID else { return "nobody is logged in on the install" }
+        guard owner == userID else { return "it belongs to another user, \(owner)" }
+        return staleness.obstacle(address, at: now)
+    }
+
+    /// The record of `push.users` in a file, which must be the user's.
+    static func readUser(
+        _ path: String, app: String, userID wanted: String
+    ) throws(Failure) -> UserRecord {
         let file = try EventFile(path)
         let parser = JSONParser()
         guard let root = try? parser.parse(file.bytes), root.isObject else {
             throw .failed("\(file.name): no JSON object")
         }
         let userID = root["user_id"]?.string ?? root["user_id"]?.int64.map { String($0) }
-        let key = Array("\(root["app"]?.string ?? "")/\(userID ?? "")".utf8)
+        guard root["app"]?.string == app, userID == wanted else {
+            throw .failed(
+                "\(file.name): the record is of user \((userID ?? "none").printable) of the app "
+                    + "\((root["app"]?.string ?? "none").printable); the event is for user "
+                    + "\(wanted.printable) of \(app.printable)")
+        }
+        let key = Array("\(app)/\(wanted)".utf8)
         let result = key.withUnsafeBytes { key -> Result<UserRecord?, RecordError> in
             file.bytes.withUnsafeBytes { value in
                 do throws(RecordError) {

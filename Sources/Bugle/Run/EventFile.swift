@@ -37,16 +37,17 @@ internal struct EventFile {
 
     /// What the event says, or why it would become a dead letter, with the place of a mistake in
     /// the JSON.
-    func check(
-        maximumBytes: Int = 256 << 10, takesUserFromSubject: Bool = false
-    ) throws(Failure) -> EventCheck.Summary {
+    func examine(
+        _ maximumBytes: Int = 256 << 10, takesUserFromSubject: Bool = false, at now: UnixMillis
+    ) throws(EventFault) -> EventCheck.Summary {
         do throws(EventCheck.Refusal) {
             return try EventCheck.check(
                 bytes, maximumBytes: maximumBytes, takesUserFromSubject: takesUserFromSubject,
-                at: SystemTime.shared.wall)
+                at: now)
         } catch {
-            let place = error.code == .notJSON ? jsonFault() : nil
-            throw .failed("\(name)\(place ?? ""): \(error.code.rawValue): \(error.reason)")
+            throw EventFault(
+                code: error.code.rawValue, reason: error.reason,
+                place: error.code == .notJSON ? jsonFault() ?? "" : "")
         }
     }
 

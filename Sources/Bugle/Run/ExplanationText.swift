@@ -6,15 +6,26 @@ internal import JSON
 internal import Pipeline
 
 internal enum ExplanationText {
+    /// What the command knows beside the explanation.
+    struct Surroundings {
+        let now: UnixMillis
+        /// When the event happened.
+        let eventTime: UnixMillis
+        /// Whether the event's own words show anything; nil when they do not tell.
+        let isVisible: Bool?
+        /// Devices that it does not go to whatever it says, and why.
+        let notSent: [(addressID: String, obstacle: String)]
+    }
+
     /// Lines for a person.
-    static func lines(_ explanation: Explanation) -> [String] {
+    static func lines(_ explanation: Explanation, _ surroundings: Surroundings) -> [String] {
         var lines = [
             "event     \(explanation.type.printable) for \(audience(of: explanation))"
                 + " in \(explanation.app)",
             "route     \(explanation.route ?? "none") (\(explanation.choice))",
-            "kind      \(explanation.kind?.rawValue ?? "as its content says"), priority"
+            "kind      \(kind(of: explanation, surroundings)), priority"
                 + " \(explanation.priority.rawValue)",
-            "expires   \(RFC3339.text(explanation.expiresAt))",
+            "expires   \(expiry(of: explanation, surroundings))",
         ]
         if let key = explanation.collapseKey {
             lines.append("collapse  \(key.printable)")
@@ -23,10 +34,35 @@ internal enum ExplanationText {
         for obstacle in explanation.obstacles { lines.append("but       \(obstacle.printable)") }
         if explanation.targets.isEmpty { lines.append("no device is meant: no_devices") }
         for target in explanation.targets { lines += self.lines(target) }
+        for (id, obstacle) in surroundings.notSent {
+            lines += ["", "\(id.printable)", "  not sent: \(obstacle.printable)"]
+        }
         for id in explanation.passedOver {
             lines += ["", "\(id.printable): not meant by the route's kind, only or except"]
         }
         return lines
+    }
+
+    /// The kind, in words where it follows from the content.
+    private static func kind(
+        of explanation: Explanation, _ surroundings: Surroundings
+    ) -> String {
+        if let kind = explanation.kind { return kind.rawValue }
+        return switch surroundings.isVisible {
+        case true?: "alert: its own words are shown"
+        case false?: "silent: nothing to display"
+        case nil: "as its content for each gateway says"
+        }
+    }
+
+    private static func expiry(
+        of explanation: Explanation, _ surroundings: Surroundings
+    ) -> String {
+        let text = RFC3339.text(explanation.expiresAt)
+        guard explanation.expiresAt <= surroundings.now else { return text }
+        let ago = AgoText.text(since: explanation.expiresAt, at: surroundings.now)
+        let time = RFC3339.text(surroundings.eventTime)
+        return "\(text): expired \(ago): the event's time is \(time)"
     }
 
     private static func text(_ span: TimeSpan) -> String {
@@ -90,7 +126,7 @@ internal enum ExplanationText {
     }
 
     /// One line of JSON.
-    static func json(_ explanation: Explanation) -> String {
+    static func json(_ explanation: Explanation, _ surroundings: Surroundings) -> String {
         let bytes = ByteWriter()
         var object = JSONObjectWriter(bytes)
         object.string("type", explanation.type)
@@ -98,7 +134,10 @@ internal enum ExplanationText {
         object.string("app", explanation.app)
         object.string("route", orNull: explanation.route)
         object.string("choice", explanation.choice)
-        object.string("kind", orNull: explanation.kind?.rawValue)
+        object.string(
+            "kind",
+            orNull: explanation.kind?.rawValue
+                ?? surroundings.isVisible.map { $0 ? "alert" : "silent" })
         object.string("priority", explanation.priority.rawValue)
         object.string("collapse_key", orNull: explanation.collapseKey)
         object.integer("expires_at", explanation.expiresAt.value)
@@ -108,6 +147,12 @@ internal enum ExplanationText {
         list(explanation.obstacles, to: bytes) { bytes.append(jsonString: $0) }
         object.name("targets")
         list(explanation.targets, to: bytes) { write($0, to: bytes) }
+        object.list("not_sent", surroundings.notSent) { bytes, device in
+            var inner = JSONObjectWriter(bytes)
+            inner.string("address_id", device.addressID)
+            inner.string("obstacle", device.obstacle)
+            inner.end()
+        }
         object.name("passed_over")
         list(explanation.passedOver, to: bytes) { bytes.append(jsonString: $0) }
         object.end()

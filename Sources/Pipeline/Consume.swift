@@ -149,7 +149,8 @@ extension Lane {
         if case .retry(let tier) = road {
             event.dueAt = input.timestamp + settings.tiers.delay(of: tier)
         }
-        event.waitsSince = input.timestamp
+        // Of what is held that is the moment in which a lane set it aside, by the lane's clock.
+        event.waitsSince = reentry.notBefore
         event.position = reentry.origin
         input.position = reentry.origin
         input.timestamp = reentry.timestamp

@@ -128,10 +128,13 @@ public struct ControlBook: Sendable {
             }
             return
         }
-        guard let record = ControlRecord(value, parser: parser), record.key == key else {
+        guard var record = ControlRecord(value, parser: parser), record.key == key else {
             unreadable += 1
             return
         }
+        // An operator's clock may be ahead: its word's moment is not, or it would be another one each
+        // time that somebody asks.
+        record.at = min(record.at, now)
         records[key] = record
     }
 

@@ -139,7 +139,7 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var reentry: Reentry?
     /// What it is instead of an event: a ticket that waits for its receipt.
     @exclusivity(unchecked) var ticket: TicketRecord?
-    /// Since when it waits in the topic that it was read from.
+    /// Of what is held: since when, by the clock of the lane that set it aside.
     @exclusivity(unchecked) var waitsSince = UnixMillis(0)
     /// When the retry topic that it comes from lets it go.
     @exclusivity(unchecked) var dueAt: UnixMillis?

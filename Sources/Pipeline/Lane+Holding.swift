@@ -11,6 +11,12 @@ internal import Telemetry
 extension Lane {
     /// Takes what an operator asks for from now on.
     func replace(_ levers: Levers) {
+        if levers.loosenedAt != self.levers.loosenedAt {
+            // Its moment is the operator's clock's, and it takes a while to arrive. What was set aside
+            // until it did is looked at too; not so what was read again long after.
+            let latest = levers.loosenedAt + Self.wordPatience
+            loosenedSince = max(levers.loosenedAt, min(loop.wall, latest))
+        }
         self.levers = levers
         lookAfterParking()
     }
@@ -71,8 +77,11 @@ extension Lane {
     func mayLeaveHold(_ event: EventInFlight, _ envelope: EventEnvelope) -> Bool {
         if envelope.expiresAt <= loop.wall || isSkipped(event, envelope) { return true }
         guard levers.hold(on: envelope, app: event.app?.name) != nil else { return true }
-        return event.waitsSince < levers.loosenedAt
+        return event.waitsSince < loosenedSince
     }
+
+    /// How much later than its own moment an operator's word may arrive.
+    private static let wordPatience = TimeSpan.seconds(10)
 
     func isSkipped(_ event: EventInFlight, _ envelope: EventEnvelope) -> Bool {
         levers.skips(envelope, app: event.app?.name, publishedAt: event.timestamp)

@@ -78,6 +78,8 @@ internal final class Lane {
     private(set) var routes: RouteTable
     /// What an operator holds back.
     @exclusivity(unchecked) var levers: Levers
+    /// What was set aside before is looked at once more since something was resumed.
+    @exclusivity(unchecked) var loosenedSince: UnixMillis
     /// Names the configuration that the routes are of.
     private(set) var configurationHash: String
     let contents = ContentMaker()
@@ -138,6 +140,7 @@ internal final class Lane {
         windows = CoalescingWindows(bytesMax: parts.settings.windowBytes)
         routes = parts.settings.routes
         levers = parts.settings.levers
+        loosenedSince = parts.settings.levers.loosenedAt
         configurationHash = parts.settings.configurationHash
         defaultNotification = parts.settings.defaultTitle.flatMap {
             DefaultNotification(title: $0, body: parts.settings.defaultBody)

@@ -33,7 +33,7 @@ import Testing
 @Suite struct `The book of what operators said` {
     private let parser = JSONParser()
 
-    private func apply(_ book: inout ControlBook, _ record: ControlRecord, at now: Int64 = 0) {
+    private func apply(_ book: inout ControlBook, _ record: ControlRecord, at now: Int64 = 500) {
         let bytes = ByteWriter()
         record.write(to: bytes)
         let key = Array(record.key.utf8)
@@ -69,6 +69,7 @@ import Testing
         var book = ControlBook()
         apply(&book, ControlRecord(.resume(try lever("a")), at: UnixMillis(1_000)))
         #expect(book.levers(at: UnixMillis(500)).loosenedAt == UnixMillis(500))
+        #expect(book.levers(at: UnixMillis(900)).loosenedAt == UnixMillis(500), "one moment")
     }
 
     @Test func `takes a null for a release`() throws {
@@ -151,6 +152,21 @@ import Testing
             ])
         #expect(world.stop())
         #expect(gateway.seen.count == 7)
+    }
+
+    @Test(.timeLimit(.minutes(2)))
+    func `goes on when it is released by somebody whose clock is behind`() throws {
+        let world = try World(try ScriptedGateway())
+        try world.register("phone", user: "ada")
+        world.settings.levers = try levers([(.type, "chat.*"), (.type, "news")])
+        try world.start()
+        try publish(world, "n1", type: "news")
+        try publish(world, "c1", type: "chat.message")
+        _ = try world.records(of: "push.events-parked-held", atLeast: 2)
+        world.replace(try levers([(.type, "news")], loosenedAt: now - .seconds(8)))
+        let results = try world.records(of: "push.results", atLeast: 1)
+        #expect(results.map { $0.text("event_id") } == ["c1"], "the news in front does not stop it")
+        #expect(world.stop())
     }
 
     @Test(.timeLimit(.minutes(2)))

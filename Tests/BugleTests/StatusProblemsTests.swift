@@ -72,7 +72,7 @@ import Testing
             rule: "bugle_fleet_heartbeat_age_seconds > 30", bound: 30),
         Case(
             page: "BugleMemoryHigh", metric: "process_resident_memory_bytes",
-            rule: "process_resident_memory_bytes > 1.5e9", bound: 1.5e9),
+            rule: "process_resident_memory_bytes > 8e8", bound: 8e8),
     ]
 
     private func pages(_ check: Case, at value: Double) -> [String] {

@@ -18,7 +18,7 @@ internal struct StatusProblems {
         static let indexLag = 10.0
         static let certificateDays = 14.0
         static let heartbeat = 30.0
-        static let memoryBytes = 1.5e9
+        static let memoryBytes = 8e8
         static let descriptors = 0.8
         static let failures = (share: 0.05, window: TimeSpan.minutes(10))
         static let deadTokens = (share: 0.1, window: TimeSpan.minutes(30))

@@ -48,13 +48,7 @@ extension Lane {
     /// An event that replaces others, or is replaced, takes its place in its line. What the index
     /// remembers is asked for at the same time as the user's addresses.
     func enterOrder(_ event: EventInFlight) {
-        guard event.line == nil, let envelope = event.envelope, let app = event.app,
-            let collapseKey = envelope.collapseKey, !envelope.isValidation
-        else { return }
-        let ordered = Self.ordered(event, envelope)
-        let line = order.enter(
-            OrderKey(app: app.name, userID: envelope.userID, collapseKey: collapseKey), ordered,
-            expiry: envelope.expiresAt)
+        guard let (line, ordered) = enterLine(event) else { return }
         event.line = line
         event.ordered = ordered
         guard line.note == nil else { return }
@@ -63,11 +57,21 @@ extension Lane {
         ask(for: line) { $0.events.append(event.slot) }
     }
 
-    private static func ordered(_ event: EventInFlight, _ envelope: EventEnvelope) -> OrderedEvent {
+    /// The line of an event and its place there; nil for one that has none, or has taken it already.
+    private func enterLine(
+        _ event: EventInFlight
+    ) -> (line: OrderLine<TargetInFlight>, ordered: OrderedEvent)? {
+        guard event.line == nil, let envelope = event.envelope, let app = event.app,
+            let collapseKey = envelope.collapseKey, !envelope.isValidation
+        else { return nil }
         let moment = max(envelope.notBefore ?? event.timestamp, event.timestamp)
-        return OrderedEvent(
+        let ordered = OrderedEvent(
             position: event.position, moment: moment, isDelayed: moment > event.timestamp,
             id: envelope.id, log: envelope.cursor?.log, sequence: envelope.cursor?.sequence ?? 0)
+        let line = order.enter(
+            OrderKey(app: app.name, userID: envelope.userID, collapseKey: collapseKey), ordered,
+            expiry: envelope.expiresAt)
+        return (line, ordered)
     }
 
     /// Asks for a line's note, unless it was asked for already.
@@ -82,14 +86,9 @@ extension Lane {
     /// An event that waited as a whole has ended before it came to its line: skipped, suppressed, or
     /// refused by a route that has changed. Its note must not go on to fold older ones into it.
     func endWhole(_ event: EventInFlight) {
-        guard event.line == nil, !event.comesBack, event.partition?.road.isOfWaitingEvents == true,
-            event.reentry?.targets == nil, let envelope = event.envelope, let app = event.app,
-            let collapseKey = envelope.collapseKey, !envelope.isValidation
+        guard !event.comesBack, event.partition?.road.isOfWaitingEvents == true,
+            event.reentry?.targets == nil, let (line, ordered) = enterLine(event)
         else { return }
-        let ordered = Self.ordered(event, envelope)
-        let line = order.enter(
-            OrderKey(app: app.name, userID: envelope.userID, collapseKey: collapseKey), ordered,
-            expiry: envelope.expiresAt)
         guard line.note == nil else { return depart(ordered, from: line) }
         ask(for: line) { $0.departed.append(ordered) }
     }

@@ -221,19 +221,12 @@ class Sampled(harness.WorldTest):
             return [span for span in self.collector.spans
                     if str(attributes(span).get("bugle.event_id", "")).startswith("sampled-")]
 
-        # A lane that finds others at every door of the queue does not wait for them, and says so.
-        def dropped():
-            return int(metric(self.world, "bugle_trace_events_dropped_total"))
-
-        wait_until(lambda: len(exported()) + dropped() >= len(traced), 30,
-                   "the spans of all of them")
-        self.assertLess(dropped(), len(traced))
+        wait_until(lambda: len(exported()) >= len(traced), 30, "the spans of all of them")
         self.assertEqual(self.collector.faults, [])
         spans = {f"00-{s.trace_id.hex()}-{s.span_id.hex()}-01": s for s in exported()}
-        self.assertEqual(len(spans), len(traced) - dropped())
-        self.assertLessEqual(set(spans), {r.headers["traceparent"] for r in traced})
+        self.assertEqual(set(spans), {r.headers["traceparent"] for r in traced})
         self.assertEqual({s.parent_span_id for s in spans.values()}, {b""})
-        self.assertEqual(len({s.trace_id for s in spans.values()}), len(spans))
+        self.assertEqual(len({s.trace_id for s in spans.values()}), len(traced))
 
     def test_requests_carry_the_headers_of_the_file(self):
         self.world.publish(nobody("with-headers", 100))

@@ -27,9 +27,10 @@ public protocol AssignmentHandler: AnyObject, Sendable {
     func assigned(_ partitions: [PartitionAssignment])
     /// These partitions will be given away. Stop starting work on them, wait for what is in flight,
     /// post the results, then finish the ticket, from any thread. What the committer has by then is
-    /// committed before they leave. After the ticket's deadline they leave anyhow.
+    /// committed before they leave. After the ticket's deadline they leave anyhow, as lost ones do.
     func revoked(_ partitions: [PartitionAssignment], ticket: RevokeTicket)
-    /// These partitions are somebody else's already: drop their work. Nothing of it is committed.
+    /// These partitions are somebody else's, whether they were revoked before or not: drop their
+    /// work and start no more of it. Nothing of it is committed.
     func lost(_ partitions: [PartitionAssignment])
     /// Something a person should know: credentials, a missing topic, all brokers down, or a fatal
     /// error after which the group must be rebuilt. Nothing here ends the process.

@@ -15,7 +15,8 @@ final class GroupSession {
         /// Lanes finish what is in flight.
         case draining([PartitionAssignment], RevokeTicket)
         /// The committer delivers and commits, or settles the last commit of lost partitions.
-        case committing([PartitionAssignment], done: Flag, deadline: MonotonicTime)
+        case committing(
+            [PartitionAssignment], RevokeTicket?, done: Flag, deadline: MonotonicTime)
     }
 
     /// Set by the committer's thread, read here.
@@ -79,7 +80,7 @@ final class GroupSession {
         switch step {
         case .lookingUp: limit = min(limit, Limits.committedLookUpPause)
         case .draining(_, let ticket): limit = min(limit, ticket.deadline - now)
-        case .committing(_, _, let deadline): limit = min(limit, deadline - now)
+        case .committing(_, _, _, let deadline): limit = min(limit, deadline - now)
         case nil: break
         }
         if let deadline = control.stopDeadline {
@@ -108,11 +109,11 @@ final class GroupSession {
         case .draining(let partitions, let ticket):
             let deadline = min(ticket.deadline, drainLimitWhenStopping ?? .distantFuture)
             guard ticket.isFinished || time.monotonic >= deadline else { return }
-            commit(partitions)
-        case .committing(let partitions, let done, let deadline):
+            commit(partitions, ticket)
+        case .committing(let partitions, let ticket, let done, let deadline):
             guard done.isRaised || time.monotonic >= deadline else { return }
             step = nil
-            giveAway(partitions)
+            giveAway(partitions, ticket)
         case nil: break
         }
         while step == nil, !waiting.isEmpty {
@@ -260,10 +261,10 @@ extension GroupSession {
     }
 
     /// The tickets are in: the committer delivers what was posted and commits it, bounded.
-    private func commit(_ partitions: [PartitionAssignment]) {
+    private func commit(_ partitions: [PartitionAssignment], _ ticket: RevokeTicket) {
         guard let committer else {
             step = nil
-            giveAway(partitions)
+            giveAway(partitions, ticket)
             return
         }
         if rd_kafka_assignment_lost(client) != 0 {
@@ -273,7 +274,7 @@ extension GroupSession {
         var deadline = time.monotonic + Limits.revokeCommit
         if let stop = control.stopDeadline { deadline = min(deadline, stop) }
         let done = Flag()
-        step = .committing(partitions, done: done, deadline: deadline)
+        step = .committing(partitions, ticket, done: done, deadline: deadline)
         committer.flush(partitions.map(\.epoch), deadline: deadline) { [control] in
             done.raise()
             control.wake()
@@ -288,19 +289,21 @@ extension GroupSession {
         handler.lost(partitions)
         guard let committer else {
             step = nil
-            giveAway(partitions)
+            giveAway(partitions, nil)
             return
         }
         let done = Flag()
         step = .committing(
-            partitions, done: done, deadline: time.monotonic + Limits.lostSettle)
+            partitions, nil, done: done, deadline: time.monotonic + Limits.lostSettle)
         committer.discard(partitions.map(\.epoch)) { [control] in
             done.raise()
             control.wake()
         }
     }
 
-    private func giveAway(_ partitions: [PartitionAssignment]) {
+    /// Work that is still open under an unfinished ticket is the next owner's from here on.
+    private func giveAway(_ partitions: [PartitionAssignment], _ ticket: RevokeTicket?) {
+        if let ticket, !ticket.isFinished { handler.lost(partitions) }
         letGo(partitions)
         unassign(partitions.map(\.place))
         for partition in partitions { partition.queue.purge() }

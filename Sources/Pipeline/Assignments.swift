@@ -8,7 +8,7 @@ internal import Synchronization
 /// Hands what the group decides to the lanes. Called on the group thread.
 internal final class Assignments: AssignmentHandler {
     private struct State: Sendable {
-        var count = 0
+        var owned: Set<Epoch> = []
         var wasAssigned = false
         var fatalError: String?
     }
@@ -22,13 +22,13 @@ internal final class Assignments: AssignmentHandler {
         self.alarms = alarms
     }
 
-    var count: Int { state.withLock { $0.count } }
+    var count: Int { state.withLock { $0.owned.count } }
     var wasAssigned: Bool { state.withLock { $0.wasAssigned } }
     var fatalError: String? { state.withLock { $0.fatalError } }
 
     func assigned(_ partitions: [PartitionAssignment]) {
         state.withLock {
-            $0.count += partitions.count
+            $0.owned.formUnion(partitions.map(\.epoch))
             $0.wasAssigned = true
             $0.fatalError = nil
         }
@@ -38,7 +38,7 @@ internal final class Assignments: AssignmentHandler {
 
     func revoked(_ partitions: [PartitionAssignment], ticket: RevokeTicket) {
         alarms.assignment("partitions revoked", partitions.count)
-        state.withLock { $0.count -= partitions.count }
+        state.withLock { $0.owned.subtract(partitions.map(\.epoch)) }
         let groups = Dictionary(grouping: partitions) { Int($0.place.partition) % lanes.count }
         guard !groups.isEmpty else { return ticket.finish() }
         let open = Atomic<Int>(groups.count)
@@ -50,7 +50,7 @@ internal final class Assignments: AssignmentHandler {
 
     func lost(_ partitions: [PartitionAssignment]) {
         alarms.assignment("partitions lost", partitions.count)
-        state.withLock { $0.count -= partitions.count }
+        state.withLock { $0.owned.subtract(partitions.map(\.epoch)) }
         let groups = Dictionary(grouping: partitions) { Int($0.place.partition) % lanes.count }
         for (lane, leaving) in groups { lanes[lane].forget(Set(leaving.map(\.epoch))) }
     }

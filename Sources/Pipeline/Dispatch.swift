@@ -23,6 +23,7 @@ extension Lane {
         _ target: TargetInFlight, of event: EventInFlight, _ envelope: EventEnvelope,
         _ bulkhead: Bulkhead
     ) {
+        if event.partition?.isLost == true { return letGo(target) }
         if envelope.expiresAt <= loop.wall {
             return settle(target, Settlement(outcome: .expired))
         }
@@ -107,12 +108,16 @@ extension Lane {
 }
 
 extension Lane: HTTP2PoolDelegate {
-    /// The last look before HEADERS are written: nobody else's push, nothing expired.
+    /// The last look before HEADERS are written: nobody else's push or partition, nothing expired.
     func pool(_ pool: HTTP2Pool, mayWrite tag: UInt64) -> Bool { mayWrite(targets[Int(tag)]) }
 
     /// The same for a target; what stands in its way is left with it.
     func mayWrite(_ target: TargetInFlight) -> Bool {
         guard let event = target.event, let envelope = event.envelope else { return false }
+        if event.partition?.isLost == true {
+            target.withdrawal = .lost
+            return false
+        }
         if envelope.expiresAt <= loop.wall {
             target.withdrawal = .expired
             return false
@@ -176,6 +181,7 @@ extension Lane: HTTP2PoolDelegate {
         switch target.withdrawal {
         case .staleLookUp: refresh(target)
         case .unwanted: send(target)
+        case .lost: letGo(target)
         case .expired, nil: settle(target, Settlement(outcome: .expired))
         }
     }

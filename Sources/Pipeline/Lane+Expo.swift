@@ -77,6 +77,7 @@ extension Lane {
             switch withdrawal {
             case .staleLookUp: refresh(entry.target)
             case .unwanted: send(entry.target)
+            case .lost: letGo(entry.target)
             case .expired: settle(entry.target, Settlement(outcome: .expired))
             }
         }

@@ -35,6 +35,15 @@ extension Lane {
         if let next { send(next) }
     }
 
+    /// Ends a target that the next owner of its partition will send: nothing is told of it here.
+    func letGo(_ target: TargetInFlight) {
+        guard let event = target.event else { return }
+        if target.hasSlot, target.attempts == 0 { returnSlot(of: target) }
+        let next = target.isOrdered ? leaveTurn(target) : nil
+        targetSettled(event)
+        if let next { send(next) }
+    }
+
     /// Counts down an event's open targets and completes it at zero.
     func targetSettled(_ event: EventInFlight) {
         event.openTargets -= 1

@@ -11,6 +11,8 @@ internal enum Withdrawal {
     case staleLookUp
     /// An operator has paused it while the request waited.
     case unwanted
+    /// Its partition is another process's, which sends it.
+    case lost
     /// The event expired while the request waited.
     case expired
 }

@@ -22,7 +22,8 @@ import Testing
     }
 
     private func select(
-        _ letters: [StoredLetter], _ filter: LetterFilter = LetterFilter(), limit: Int = 10,
+        _ letters: [StoredLetter], _ filter: LetterFilter = LetterFilter(group: "bugle"),
+        limit: Int = 10,
         forReplay: Bool = true
     ) -> LetterSelection {
         var selection = LetterSelection(
@@ -39,11 +40,23 @@ import Testing
         func offsets(_ filter: LetterFilter) -> [Int64] {
             select(letters, filter).letters.map(\.offset)
         }
-        #expect(offsets(LetterFilter()) == [1, 2, 3, 4, 5])
-        #expect(offsets(LetterFilter(code: "not_json")) == [2])
-        #expect(offsets(LetterFilter(type: "chat.message")) == [3])
-        #expect(offsets(LetterFilter(since: UnixMillis(2_000))) == [4, 5])
-        #expect(offsets(LetterFilter(since: UnixMillis(2_000), until: UnixMillis(3_000))) == [4])
+        #expect(offsets(LetterFilter(group: "bugle")) == [1, 2, 3, 4, 5])
+        #expect(offsets(LetterFilter(group: "bugle", code: "not_json")) == [2])
+        #expect(offsets(LetterFilter(group: "bugle", type: "chat.message")) == [3])
+        #expect(offsets(LetterFilter(group: "bugle", since: UnixMillis(2_000))) == [4, 5])
+        #expect(
+            offsets(
+                LetterFilter(group: "bugle", since: UnixMillis(2_000), until: UnixMillis(3_000)))
+                == [4])
+    }
+
+    @Test func `those of another installation on the same topic are left alone`() {
+        var (own, others) = (letter(2), letter(3))
+        own.group = "bugle"
+        others.group = "other"
+        let letters = [letter(1), own, others]
+        #expect(select(letters).letters.map(\.offset) == [1, 2])
+        #expect(select(letters, forReplay: false).matching == 2)
     }
 
     @Test func `the limit keeps the first and counts all`() {

@@ -12,10 +12,11 @@ import Telemetry
 import Testing
 import TokenIndex
 
+@testable import Kafka
 @testable import Pipeline
 
 /// A lane, an index in memory and a scripted APNs. Events are put in by hand and belong to no
-/// partition, so that nothing is committed.
+/// partition, so that nothing is committed, unless one is assigned.
 final class OneLane {
     let time = ManualTime()
     let index: InMemoryTokenIndex
@@ -80,6 +81,29 @@ final class OneLane {
         gateway.stop()
     }
 
+    /// The partition that events belong to from now on, and its assignment.
+    private(set) var partition: AssignedPartition?
+    private var consumer: Consumer?
+
+    /// Assigns the only partition; nothing is read from it.
+    func assign() throws -> Epoch {
+        let consumer = try Consumer(
+            KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
+            group: GroupConfiguration(groupID: "one"))
+        self.consumer = consumer
+        let place = TopicPartition("push.events", 0)
+        let epoch = AssignmentTable.nextEpoch()
+        let queue = PartitionQueue(
+            place, epoch: epoch, queue: try consumer.detachedQueue(of: place),
+            cell: consumer.cell(of: place))
+        lane.assign(
+            PartitionAssignment(
+                place: place, epoch: epoch, startOffset: 0, finished: OffsetRuns(),
+                committedOffset: nil, queue: queue))
+        partition = lane.partitions.last
+        return epoch
+    }
+
     /// Turns the loop until something is so; the clock stands still meanwhile.
     func turn(until condition: () -> Bool) throws {
         let deadline = SystemTime.shared.monotonic + .seconds(20)
@@ -122,6 +146,12 @@ final class OneLane {
         event.position = RecordPosition(topic: "push.events", partition: 0, offset: 0)
         event.consumedAt = lane.loop.wall
         event.eventClass = eventClass
+        if let partition {
+            event.offset = Int64(events.count)
+            event.partition = partition
+            _ = partition.ledger.begin(event.offset)
+            partition.openEvents += 1
+        }
         try lane.route(event)
         events.append(event)
         lane.admit(event)

@@ -44,4 +44,25 @@ import Testing
         #expect(byInstall == ["i1": "accepted", "i2": "suppressed", "i3": "accepted"])
         #expect(!gateway.seen.contains { $0.token == World.token(of: "i2") })
     }
+
+    @Test func `what waits for room is left to the next owner of a partition that was lost`() throws
+    {
+        // The first push holds the only stream; the second is with the pool, a third waits in the
+        // lane.
+        let gateway = try ScriptedGateway(streamLimit: 1) { _, attempt in
+            attempt == 1 ? .hold : .answer(200, "")
+        }
+        let world = try OneLane(gateway) { $0.inFlightPerBulkhead = 2 }
+        let epoch = try world.assign()
+        let users = ["u1", "u2", "u3"]
+        for user in users { try world.register(user, user: user, token: World.token(of: user)) }
+        for user in users { try world.publish(id: user, user: user) }
+        try world.turn { world.lane.lookUpsOpen == 0 && gateway.seen.count == 1 }
+        #expect(world.lane.events.count == 3)
+        world.lane.forget([epoch])
+        gateway.release()
+        try world.turn { world.lane.events.count == 0 }
+        #expect(gateway.seen.map(\.token) == [World.token(of: "u1")])
+        #expect(world.lane.targets.count == 0)
+    }
 }

@@ -39,8 +39,6 @@ internal final class AuditScan {
     private let parser = JSONParser()
 
     private static let timeout = TimeSpan.seconds(10)
-    /// How long a broker may say nothing at all.
-    private static let silence = TimeSpan.seconds(30)
     /// Records between two looks at the memory.
     private static let turn = 20_000
 
@@ -140,20 +138,12 @@ internal final class AuditScan {
     private func read(
         _ reader: TopicReader, _ body: (borrowing KafkaRecord) -> Void
     ) throws(Failure) {
-        var heardAt = SystemTime.shared.monotonic
-        var fault: KafkaError?
-        reader.onFault = { fault = $1 }
-        while !reader.hasReachedEveryEnd {
-            let got = reader.read(max: Self.turn, timeout: .milliseconds(100), body)
-            let now = SystemTime.shared.monotonic
-            if got > 0 { heardAt = now }
-            guard now - heardAt < Self.silence else {
-                let reason = fault.map { ": \($0)" } ?? ""
-                throw .failed("kafka: the topics cannot be read to their end\(reason)")
-            }
-            records += got
+        let before = records
+        _ = try reader.readWhole(atOnce: Self.turn, body) { count throws(Failure) in
+            records = before + count
             progress.show("\(records) records read")
             if ledger.bytes > scope.bytes { throw Self.tooMuch(scope) }
+            return true
         }
     }
 

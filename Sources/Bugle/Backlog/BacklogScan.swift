@@ -14,8 +14,6 @@ internal struct BacklogScan {
     private let names: [String]
 
     private static let timeout = TimeSpan.seconds(10)
-    /// How long a broker may say nothing at all.
-    private static let silence = TimeSpan.seconds(30)
 
     init(_ configuration: Configuration, _ cluster: ClusterAccess) throws(Failure) {
         self.configuration = configuration
@@ -51,6 +49,7 @@ internal struct BacklogScan {
         guard !busy.isEmpty else { return true }
         // A partition without a backlog is read from its end, that is not at all.
         var offsets = open
+        let reader: TopicReader
         do throws(KafkaError) {
             for name in busy {
                 for partition in 0..<(counts[name] ?? 0) {
@@ -60,40 +59,19 @@ internal struct BacklogScan {
                         try cluster.admin.watermarks(place, timeout: Self.timeout).upperBound
                 }
             }
-            let reader = try TopicReader(
+            reader = try TopicReader(
                 cluster.configuration, topics: busy, from: .offsets(offsets))
-            return try read(reader, limit, &sum).get()
         } catch {
             throw cluster.failure(error, doing: "read \(busy.joined(separator: ", "))")
         }
-    }
-
-    private func read(
-        _ reader: TopicReader, _ limit: Int, _ sum: inout BacklogSum
-    ) throws(KafkaError) -> Result<Bool, KafkaError> {
         let progress = ProgressLine()
         defer { progress.end() }
-        var heardAt = SystemTime.shared.monotonic
-        var count = 0
-        var fault: KafkaError?
-        reader.onFault = { fault = $1 }
-        var sums = sum
-        while !reader.hasReachedEveryEnd {
-            let got = reader.read(max: 10_000, timeout: .milliseconds(100)) { record in
-                if let event = event(record) { sums.add(event) }
-            }
-            count += got
-            let now = SystemTime.shared.monotonic
-            if got > 0 { heardAt = now }
-            if count >= limit {
-                sum = sums
-                return .success(false)
-            }
-            if now - heardAt > Self.silence, let fault { return .failure(fault) }
+        return try reader.readWhole { record in
+            if let event = event(record) { sum.add(event) }
+        } while: { count in
             progress.show("\(count) records read")
+            return count < limit
         }
-        sum = sums
-        return .success(true)
     }
 
     /// The consumer asks for its group's offsets and joins nothing.

@@ -110,12 +110,10 @@ internal enum SkipCommand: Command {
         let record = ControlRecord(
             .skip(order), at: now, until: now + lifetime, by: OperatorName.current)
         if isUndo {
-            guard fleet.book.records[record.key] != nil else {
+            guard let former = fleet.book.records[record.key] else {
                 throw .failed("there is no such order; bugle status shows those in force")
             }
-            _ = try fleet.takeBack(record.key)
-            Terminal.note("the order is taken back")
-            return .ok
+            return try takeBack(former, fleet, arguments)
         }
         var sum = BacklogSum(at: now, levers: fleet.book.levers(at: now), order: order)
         let isWhole = try BacklogScan(configuration, fleet.cluster).run(
@@ -130,6 +128,26 @@ internal enum SkipCommand: Command {
             "End \(count) events that were due before \(RFC3339.text(order.before))?", arguments,
             unasked: "\(count) events would be ended and never sent", refused: "nothing was ended")
         return try LeverOptions.say([record], fleet, arguments)
+    }
+
+    private static func takeBack(
+        _ order: ControlRecord, _ fleet: FleetAccess, _ arguments: Arguments
+    ) throws(Failure) -> ExitCode {
+        let isTried = arguments.has("dry-run")
+        let offset = isTried ? nil : try fleet.takeBack(order.key)
+        if arguments.has("json") {
+            let bytes = ByteWriter()
+            var object = JSONObjectWriter(bytes)
+            object.name("taken_back")
+            order.write(to: bytes)
+            object.bool("dry_run", isTried)
+            object.integer("offset", orNull: offset)
+            object.end()
+            Terminal.print(bytes.text)
+        } else {
+            Terminal.print(isTried ? "the order would be taken back" : "the order is taken back")
+        }
+        return .ok
     }
 
     private static func show(_ sum: BacklogSum, _ count: String) {

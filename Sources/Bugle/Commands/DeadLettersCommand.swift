@@ -24,7 +24,8 @@ internal enum DeadLettersCommand: Command {
         .json,
     ]
     static let details = """
-        list shows when, why, and which event, but no content.
+        list shows when, why, and which event, but no content. Both look at the dead letters of
+        this configuration's group only: others may share the topic.
 
         replay publishes key, value and headers as they were on the topic they came from, with the
         header bugle-replay-of: the place of the first event. It is a new event, for all devices of
@@ -47,8 +48,8 @@ internal enum DeadLettersCommand: Command {
         }
         let limit = try arguments.integer("limit", in: 1...100_000) ?? 1_000
         let rate = try arguments.integer("rate", in: 1...100_000) ?? 100
-        let filter = try filter(arguments)
         let configuration = try ConfigurationFile.load(arguments)
+        let filter = try filter(arguments, configuration.kafka.group)
         let cluster = try ClusterAccess(configuration)
         var selection = LetterSelection(
             filter, limit: limit, events: Set(configuration.kafka.topics.events.map(\.name)),
@@ -70,9 +71,12 @@ internal enum DeadLettersCommand: Command {
         return finish(selection.letters.count, selection, arguments)
     }
 
-    private static func filter(_ arguments: Arguments) throws(Failure) -> LetterFilter {
+    private static func filter(
+        _ arguments: Arguments, _ group: String
+    ) throws(Failure) -> LetterFilter {
         let now = SystemTime.shared.wall
-        var filter = LetterFilter(code: arguments.text("reason"), type: arguments.text("type"))
+        var filter = LetterFilter(
+            group: group, code: arguments.text("reason"), type: arguments.text("type"))
         if let text = arguments.text("since") {
             filter.since = try AuditCommand.time(text, at: now, option: "since")
         }
@@ -100,20 +104,12 @@ internal enum DeadLettersCommand: Command {
         let parser = JSONParser()
         let progress = ProgressLine()
         defer { progress.end() }
-        var heardAt = SystemTime.shared.monotonic
-        var count = 0
         var found = selection
-        while !reader.hasReachedEveryEnd {
-            let got = reader.read(max: 1_000, timeout: .milliseconds(100)) { record in
-                found.add(StoredLetter(record, parser: parser, keepsValue: keepsValues))
-            }
-            count += got
-            let now = SystemTime.shared.monotonic
-            if got > 0 { heardAt = now }
-            guard now - heardAt < timeout else {
-                throw .failed("kafka: \(topic) cannot be read to its end")
-            }
+        _ = try reader.readWhole(atOnce: 1_000) { record in
+            found.add(StoredLetter(record, parser: parser, keepsValue: keepsValues))
+        } while: { count in
             progress.show("\(count) dead letters read")
+            return true
         }
         selection = found
     }

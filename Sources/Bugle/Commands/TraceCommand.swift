@@ -19,9 +19,6 @@ internal enum TraceCommand: Command {
         letters, then invalidations, receipts and acknowledgements. Exit 1 if nothing is found.
         """
 
-    /// How long a broker may say nothing at all.
-    private static let silence = TimeSpan.seconds(30)
-
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
         let text = try arguments.positional("ID")[0]
         let configuration = try ConfigurationFile.load(arguments)
@@ -75,17 +72,9 @@ internal enum TraceCommand: Command {
         }
         let progress = ProgressLine()
         defer { progress.end() }
-        var heardAt = SystemTime.shared.monotonic
-        var count = 0
-        while !reader.hasReachedEveryEnd {
-            let got = reader.read(max: 10_000, timeout: .milliseconds(100), body)
-            let now = SystemTime.shared.monotonic
-            if got > 0 { heardAt = now }
-            guard now - heardAt < silence else {
-                throw .failed("kafka: the topics cannot be read to their end")
-            }
-            count += got
+        _ = try reader.readWhole(body) { count in
             progress.show("\(count) records of \(names[0]) and others read")
+            return true
         }
     }
 

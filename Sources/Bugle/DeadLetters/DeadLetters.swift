@@ -22,6 +22,8 @@ internal struct StoredLetter {
     var eventID: String?
     /// Whether the value is not whole.
     var isCut = false
+    /// The installation that wrote it; nil when its headers do not say.
+    var group: String?
     /// The dead letter that its event replayed, if it did.
     var replayOf: String?
     var key: [UInt8]?
@@ -67,6 +69,7 @@ extension StoredLetter {
             case "bugle-error-code": facts.code = text
             case "bugle-error-reason": facts.reason = text
             case "bugle-truncated": cut = true
+            case "bugle-consumer-group": group = text
             case "bugle-replay-of": replay = text
             default:
                 if name == "ce_type" { facts.type = text }
@@ -95,12 +98,16 @@ extension StoredLetter {
 
 /// Which dead letters are meant.
 internal struct LetterFilter {
+    /// Several installations may share a topic; each has its own dead letters, and those that name
+    /// no group belong to all.
+    var group: String
     var code: String?
     var type: String?
     var since: UnixMillis?
     var until: UnixMillis?
 
     func admits(_ letter: StoredLetter) -> Bool {
+        if let other = letter.group, other != group { return false }
         if let code, letter.code != code { return false }
         if let type, letter.type != type { return false }
         if let since, letter.time < since { return false }

@@ -120,7 +120,7 @@ extension Configuration.Limits {
     fileprivate init(_ section: ConfigurationSection) {
         var section = section
         eventBytes = section.integer("event_bytes", default: 262_144, in: 1_024...524_288)
-        addressesPerUser = section.integer("addresses_per_user", default: 1_000, in: 1...10_000)
+        addressesPerUser = section.integer("addresses_per_user", default: 1_000, in: 1...5_000)
         section.finish()
     }
 }

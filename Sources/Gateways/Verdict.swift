@@ -66,6 +66,9 @@ public struct RetryAdvice: Equatable, Sendable {
         case connection
         /// Every push of this project or credential.
         case project
+        /// This push, and every push of this project if its others meet the same answer: the
+        /// gateway did not say whose rate was exceeded.
+        case perhapsProject
     }
 
     /// The shortest wait that the gateway tolerates; jitter comes on top.

@@ -13,11 +13,10 @@ struct CommitNote: Equatable {
 
     private static let version = "b1"
 
-    /// The text for a commit at `offset`. Nil when the map is too long; then the note without it is
-    /// still true.
-    func text(at offset: Int64) -> String? {
-        guard let map = OffsetMap.encode(finished, from: offset, limit: Limits.offsetMapBytes)
-        else { return nil }
+    /// The text for a commit at `offset`. A map that would be too long is left out: the note is
+    /// still true without it.
+    func text(at offset: Int64) -> String {
+        let map = OffsetMap.encode(finished, from: offset, limit: Limits.offsetMapBytes) ?? ""
         let name = String(name.unicodeScalars.prefix(Limits.commitNameBytes).filter(\.isASCII))
         return "\(Self.version) \(attempt) \(map) \(name)"
     }

@@ -63,7 +63,7 @@ final class OffsetCommits {
             for point in asked {
                 let note = CommitNote(finished: point.finished, name: consumer.group.commitMetadata)
                 list.add(
-                    point.place, offset: point.offset, metadata: note.text(at: point.offset) ?? "")
+                    point.place, offset: point.offset, metadata: note.text(at: point.offset))
             }
             let code = rd_kafka_commit_queue(
                 consumer.client.pointer, list.pointer, groups[group].answers.pointer, nil, nil)

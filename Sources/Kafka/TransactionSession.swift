@@ -245,7 +245,7 @@ extension TransactionSession {
                     attempt: attempt, finished: point.finished,
                     name: consumers[share.group].group.commitMetadata)
                 list.add(
-                    point.place, offset: point.offset, metadata: note.text(at: point.offset) ?? "")
+                    point.place, offset: point.offset, metadata: note.text(at: point.offset))
             }
             let answer = producer.sendOffsets(list, share.membership)
             guard answer == .done else { return answer }

@@ -14,6 +14,7 @@ internal final class AlarmLog: Sendable {
     private let log: Log
     private let deadLetters: RateLimitedLog
     private let misrouted: RateLimitedLog
+    private let foreign: RateLimitedLog
     private let index: RateLimitedLog
     private let dropped: RateLimitedLog
     private let pools: RateLimitedLog
@@ -32,6 +33,7 @@ internal final class AlarmLog: Sendable {
         self.log = log
         deadLetters = RateLimitedLog(log, limit: 3)
         misrouted = RateLimitedLog(log, limit: 1, interval: .minutes(1))
+        foreign = RateLimitedLog(log, limit: 1, interval: .minutes(10))
         index = RateLimitedLog(log, limit: 1, interval: .minutes(1))
         dropped = RateLimitedLog(log)
         pools = RateLimitedLog(log, limit: 5)
@@ -56,6 +58,16 @@ internal final class AlarmLog: Sendable {
             "records are not in the partition of their user: the producer must key by user id and "
                 + "partition by murmur2 (librdkafka and kcat: partitioner=murmur2_random)",
             ["source": LogValue(source.isEmpty ? "unknown" : source)])
+    }
+
+    /// Renaming a group leaves what waits to nobody, which its operator has to know.
+    func foreign(_ topic: String) {
+        foreign.warning(
+            "records that wait for another consumer group are passed over: two installations share "
+                + "the topic, or kafka.group was renamed while events waited; give each its own "
+                + "kafka.topics.retry and kafka.topics.parked, or run the former group until "
+                + "bugle backlog is empty",
+            ["topic": LogValue(topic)])
     }
 
     func indexFault(_ fault: IndexFault) {

@@ -30,6 +30,8 @@ internal final class Bulkhead {
     @exclusivity(unchecked) var waiting = WaitingTargets()
     /// Since when it has had no room and has answered nothing; nil while it moves.
     var stillSince: MonotonicTime?
+    /// The pauses that the gateway asks for.
+    let rest = ProjectRest()
     /// When a parked event was last let out to see whether the gateway answers.
     var probeSentAt = MonotonicTime(nanos: .min / 2)
     /// Of which class those that wait are being looked at; which of it have to wait (again).

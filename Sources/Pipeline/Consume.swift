@@ -21,9 +21,9 @@ extension Lane {
             case .transactional: urgentPartitions.isEmpty ? 10 : 9
             case .marketing: urgentPartitions.isEmpty ? 10 : 6
             }
-        return events.count * 10 < settings.eventsInFlight * share
+        return (events.count - heads.count) * 10 < settings.eventsInFlight * share
             && targets.count * 10 < settings.targetsInFlight * share
-            && recordBytes < settings.recordBytes && committer.hasRoom
+            && recordBytes - heads.bytes < settings.recordBytes && committer.hasRoom
     }
 
     /// Whether every pool in use answers and has enough requests waiting. A pool that stands still
@@ -44,6 +44,7 @@ extension Lane {
     func consume() {
         mayHaveRecords = false
         guard !partitions.isEmpty, !isDraining else { return }
+        countHeads()
         var budget = settings.recordsPerTurn
         if !urgentPartitions.isEmpty { consumeUrgent(&budget) }
         var idle = 0
@@ -65,6 +66,17 @@ extension Lane {
         if budget == 0 {
             mayHaveRecords = true
             flushAtEndOfTurn()
+        }
+    }
+
+    /// What stands at the heads of waiting topics is one event for each and waits for up to an hour:
+    /// it must not take the room of those that are sent.
+    private func countHeads() {
+        heads = (0, 0)
+        for partition in partitions {
+            guard let head = partition.head else { continue }
+            heads.count += 1
+            heads.bytes += head.recordBytes
         }
     }
 
@@ -136,6 +148,16 @@ extension Lane {
         decode(input, of: partition)
     }
 
+    /// Whether a record that waited is of this installation: several may share the topics. The
+    /// others' is theirs to send.
+    private func isOwn(_ input: InputRecord) -> Bool {
+        guard let group = input.header(Reentry.groupHeader) else { return true }
+        if group.elementsEqual(settings.group.utf8) { return true }
+        metrics.foreignReentries.add(1)
+        alarms.foreign(input.position.topic)
+        return false
+    }
+
     /// A record that waited counts as the one that was first read, wherever that was.
     private func takeReentry(
         _ input: inout InputRecord, _ event: EventInFlight, _ road: Road
@@ -151,6 +173,7 @@ extension Lane {
         }
         // Of what is held that is the moment in which a lane set it aside, by the lane's clock.
         event.waitsSince = reentry.notBefore
+        if case .parked = road { event.partition?.parkedAt = reentry.firstFailedAt }
         event.position = reentry.origin
         input.position = reentry.origin
         input.timestamp = reentry.timestamp
@@ -171,6 +194,7 @@ extension Lane {
         event.recordBytes = (input.value?.count ?? 0) + (input.key?.count ?? 0)
         recordBytes += event.recordBytes
         if partition.road == .tickets { return takeTicket(input, event, of: partition) }
+        if partition.road != .events, !isOwn(input) { return finish(event) }
         beginTrace(event, input)
         do throws(Refusal) {
             if partition.road != .events { try takeReentry(&input, event, partition.road) }

@@ -155,6 +155,7 @@ extension Lane: HTTP2PoolDelegate {
             let status = response.status
             // 429 may be about one token alone: see `follow`.
             if status == 503 { bulkhead.budget.lower(at: loop.now) }
+            if status < 300 { bulkhead.rest.accepted() }
             if status >= 500 {
                 gatewayFailed(target, bulkhead)
             } else {
@@ -284,6 +285,10 @@ extension Lane: HTTP2PoolDelegate {
                     address, until: loop.now + advice.minimumWait, at: loop.now)
             } else if status == 429 {
                 target.bulkhead?.budget.lower(at: loop.now)
+            }
+            if advice.scope == .project || advice.scope == .perhapsProject {
+                target.bulkhead?.rest.throttled(
+                    for: advice.minimumWait, isProject: advice.scope == .project, at: loop.now)
             }
             if advice.needsNewConnection { replaceConnections(of: target) }
             if advice.needsFreshCredential { takeFreshCredential(for: target) }

@@ -226,10 +226,14 @@ public final class Dispatcher: Sendable {
         for lane in lanes { lane.drain() }
         let left = group.stop(deadline: deadline)
         let delivered = committer.stop(deadline: deadline)
+        let marked = SystemTime.shared.monotonic + Self.lastMarks
+        for lane in lanes { lane.setMarks(deadline: marked) }
         let open = lanes.reduce(0) { $0 + $1.stop() }
         return left && delivered && open == 0
     }
 
+    /// How long the end waits for the store of marks.
+    private static let lastMarks = TimeSpan.seconds(1)
     /// How long the start waits for the first answer of the transactions' coordinator.
     private static let firstTransaction = TimeSpan.seconds(10)
 

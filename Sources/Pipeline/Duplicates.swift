@@ -31,9 +31,15 @@ internal final class DuplicateWatch {
         let key: EventMarkKey
         let position: RecordPosition
         let span: TimeSpan
-        let place: TopicPartition
+        let partition: AssignedPartition
         let offset: Int64
         let since: MonotonicTime
+
+        /// Whether nobody will say any more if it is committed: the partition went elsewhere. While
+        /// it is here an older event may hold the commit point back for as long as it takes.
+        func isGivenUp(at now: MonotonicTime) -> Bool {
+            partition.isLost || !partition.isReading && now - since > DuplicateWatch.patience
+        }
     }
 
     fileprivate let marks: any EventMarks
@@ -43,12 +49,14 @@ internal final class DuplicateWatch {
 
     /// How often it is looked whether what was pushed is committed.
     fileprivate static let interval = TimeSpan.milliseconds(200)
-    /// After so long nobody will say any more whether it is: the partition went elsewhere.
+    /// How long it is asked after the partition has been given away.
     fileprivate static let patience = TimeSpan.seconds(60)
     /// How long replays are remembered.
     fileprivate static let replaySpan = TimeSpan.hours(7 * 24)
 
     init(_ marks: any EventMarks) { self.marks = marks }
+
+    func whenSet(_ done: @escaping () -> Void) { marks.whenSet(done) }
 
     func stop() { marks.stop() }
 }
@@ -149,7 +157,7 @@ extension Lane {
             duplicates.uncommitted.append(
                 DuplicateWatch.Uncommitted(
                     key: mark.key, position: event.position, span: mark.span,
-                    place: partition.assignment.place, offset: event.offset, since: loop.now))
+                    partition: partition, offset: event.offset, since: loop.now))
             if !markTimer.isScheduled {
                 loop.schedule(markTimer, at: loop.now + DuplicateWatch.interval)
             }
@@ -170,11 +178,12 @@ extension Lane {
         guard let duplicates else { return }
         let committed = committer.committedOffsets
         duplicates.uncommitted.removeAll { push in
-            let isCommitted = committed[push.place].map { $0 > push.offset } ?? false
+            let place = push.partition.assignment.place
+            let isCommitted = committed[place].map { $0 > push.offset } ?? false
             if isCommitted {
                 duplicates.marks.set(push.key, place: push.position.eventID, for: push.span)
             }
-            let isOver = isCommitted || loop.now - push.since > DuplicateWatch.patience
+            let isOver = isCommitted || push.isGivenUp(at: loop.now)
             if isOver, duplicates.claims[push.key]?.position == push.position {
                 duplicates.claims[push.key] = nil
             }

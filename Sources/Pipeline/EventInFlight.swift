@@ -54,6 +54,10 @@ internal final class AssignedPartition {
     @exclusivity(unchecked) var mayHaveWaiting = true
     /// When an event of its users was put off last, or the assignment began.
     @exclusivity(unchecked) var putOffAt = MonotonicTime(nanos: 0)
+    /// Of a parking topic: when the newest event that was read was put off first.
+    @exclusivity(unchecked) var parkedAt = UnixMillis(0)
+    /// Of a parking topic: since when its gateway has had no room for what is at its head.
+    @exclusivity(unchecked) var stillSince: MonotonicTime?
     /// Told once when the last open event is complete.
     @exclusivity(unchecked) var whenDrained: (() -> Void)?
 

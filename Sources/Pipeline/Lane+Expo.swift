@@ -60,7 +60,11 @@ extension Lane {
         case .withdrawn: for entry in batch.entries { leaveRoom(entry.target) }
         case .notProcessed(let fault), .ambiguous(let fault, _):
             if fault == .timedOut { bulkhead.budget.lower(at: loop.now) }
-            if fault.isOfRequest { leaveRoom(first) } else { gatewayFailed(first, bulkhead) }
+            if fault.isOfRequest {
+                for entry in batch.entries { leaveRoom(entry.target) }
+            } else {
+                gatewayFailed(first, bulkhead)
+            }
         }
         for entry in batch.entries { entry.target.isProbe = false }
     }

@@ -32,6 +32,7 @@ extension Lane {
         observeBulkheads()
         observeBacklogs()
         observeOrder()
+        observeParked()
         var load = currentLoad
         load.drain = drainEstimate.take(load, at: loop.now)
         pulse.note(load)

@@ -6,6 +6,7 @@ internal import Base
 internal import EventLoop
 internal import Gateways
 internal import HTTP2
+internal import Kafka
 internal import Telemetry
 
 extension Lane {
@@ -13,6 +14,18 @@ extension Lane {
     func takesRoom(_ target: TargetInFlight, _ bulkhead: Bulkhead) -> Bool {
         switch bulkhead.breaker.admit(at: loop.now) {
         case .go:
+            if let rest = bulkhead.rest.left(at: loop.now) {
+                guard rest > settings.roomPatience else {
+                    waitForRoom(target, bulkhead)
+                    return false
+                }
+                park(target, bulkhead, reason: .throttled)
+                return false
+            }
+            if queuesBehindParked(target, bulkhead) {
+                park(target, bulkhead, reason: .noRoom)
+                return false
+            }
             guard bulkhead.budget.hasRoom(for: target.eventClass) else {
                 waitForRoom(target, bulkhead)
                 return false
@@ -74,11 +87,13 @@ extension Lane {
                 ? "an operator has paused \(bulkhead.gateway.rawValue)"
                 : "\(bulkhead.gateway.rawValue) takes no more")
         target.waitsForRoomSince = nil
-        // The parking topic is one for all push services: behind the events of a dead one those of
-        // the others would wait. In the retry topics nobody waits for anybody else.
-        if bulkhead.service != nil, reason == .gatewayUnavailable {
-            return postponeUntried(target, otherwise: settlement)
-        }
+        // The parking topic is one for all push services and for all apps: behind the events of one
+        // that is down those of the others would wait. In the retry topics nobody waits for anybody
+        // else.
+        let isInTheWay =
+            bulkhead.service == nil
+            ? !isPaused && othersGoOn(beside: bulkhead) : reason == .gatewayUnavailable
+        if isInTheWay { return postponeUntried(target, otherwise: settlement) }
         let lot = ParkingLot(gateway: bulkhead.gateway, environment: bulkhead.environment)
         postpone(target, for: .zero, in: .lot(lot), otherwise: settlement)
     }
@@ -100,6 +115,7 @@ extension Lane {
         guard !wasClosed else { return }
         bulkhead.metrics.breakerClosed()
         alarms.recovered(bulkhead)
+        observeParked()
         returnParked()
     }
 
@@ -137,6 +153,7 @@ extension Lane {
     /// Looking costs another look-up of its address when it has waited for a second.
     private func mayGoOn(_ target: TargetInFlight, _ bulkhead: Bulkhead) -> Bool {
         guard bulkhead.breaker.isClosed else { return true }
+        if bulkhead.rest.left(at: loop.now) != nil { return false }
         if bulkhead.budget.hasRoom(for: target.eventClass), bulkhead.permits?.mayTry != false {
             return true
         }
@@ -158,10 +175,59 @@ extension Lane {
         guard envelope.expiresAt > loop.wall, let bulkhead = bulkhead(of: lot, for: event) else {
             return true
         }
-        guard bulkhead.breaker.isClosed else { return mayProbe(bulkhead) }
-        return bulkhead.waiting.isEmpty && bulkhead.permits?.isDry != true
-            && bulkhead.budget.hasRoom(for: event.eventClass)
-            && bulkhead.breaker.takeReturn(at: loop.now)
+        // Where it stands in the way of other apps it goes and waits elsewhere.
+        let isAlone = bulkhead.service != nil || !othersGoOn(beside: bulkhead)
+        guard bulkhead.breaker.isClosed else { return mayProbe(bulkhead) || !isAlone }
+        let hasRoom =
+            bulkhead.rest.left(at: loop.now) == nil
+            && bulkhead.waiting.isEmpty(upTo: event.eventClass)
+            && bulkhead.permits?.isDry != true && bulkhead.budget.hasRoom(for: event.eventClass)
+        if hasRoom, bulkhead.breaker.takeReturn(at: loop.now) {
+            partition.stillSince = nil
+            return true
+        }
+        let since = partition.stillSince ?? loop.now
+        partition.stillSince = since
+        return !isAlone && loop.now - since > settings.roomPatience
+    }
+
+    /// Whether another app whose events share the parking topic with a bulkhead's can send.
+    private func othersGoOn(beside bulkhead: Bulkhead) -> Bool {
+        guard apps.count > 1 else { return false }
+        return apps.contains { app in
+            guard app.name != bulkhead.app,
+                let other = app.bulkhead(bulkhead.gateway, bulkhead.environment)
+            else { return false }
+            return other.breaker.isClosed && other.rest.left(at: loop.now) == nil
+        }
+    }
+
+    // MARK: Behind what is parked
+
+    /// Whether a new event's target waits its turn behind those that were parked before it: events
+    /// that were published in the time of an outage would otherwise come after those of the time
+    /// after it. Not critical ones, and none that may not wait.
+    private func queuesBehindParked(_ target: TargetInFlight, _ bulkhead: Bulkhead) -> Bool {
+        guard !parkedBehind.isEmpty, target.eventClass != .critical, bulkhead.service == nil,
+            let event = target.event, event.partition?.road == .events,
+            event.envelope?.isOneAttempt == false, event.envelope?.isValidation == false
+        else { return false }
+        let lot = ParkingLot(gateway: bulkhead.gateway, environment: bulkhead.environment)
+        guard parkedBehind[lot]?.contains(event.position.partition) == true else { return false }
+        // Those that are parked may be another app's.
+        return apps.count { $0.bulkhead(lot.gateway, lot.environment) != nil } == 1
+    }
+
+    /// Looks for which partitions what is parked waits for longer than a target waits for room.
+    func observeParked() {
+        parkedBehind.removeAll()
+        for partition in partitions {
+            guard case .parked(let lot) = partition.road,
+                partition.unread > 0 || partition.head != nil,
+                loop.wall - partition.parkedAt > settings.roomPatience
+            else { continue }
+            parkedBehind[lot, default: []].insert(partition.assignment.place.partition)
+        }
     }
 
     /// What a parked event waits for; of web push the service of its first target.

@@ -70,9 +70,9 @@ extension Lane {
             let postponements = targets.compactMap(\.postponement)
             guard var first = postponements.first else { continue }
             first.notBefore = postponements.map(\.notBefore).min() ?? first.notBefore
-            writer.add(
-                targets.compactMap(\.asPending), isFannedOut: true, postponement: first,
-                to: outbox)
+            for part in RetryRecord.parts(of: targets.compactMap(\.asPending)) {
+                writer.add(part, isFannedOut: true, postponement: first, to: outbox)
+            }
         }
     }
 

@@ -35,7 +35,7 @@ extension Lane {
         if event.partition?.isLost == false {
             let writer = RetryRecord(event, settings, now: loop.wall)
             writer.add(
-                event.reentry?.pending ?? [], isFannedOut: event.reentry?.targets != nil,
+                (event.reentry?.pending ?? [])[...], isFannedOut: event.reentry?.targets != nil,
                 postponement: postponement, to: outbox)
         }
         finish(event)

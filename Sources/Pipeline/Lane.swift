@@ -78,6 +78,10 @@ internal final class Lane {
     private(set) var routes: RouteTable
     /// What an operator holds back.
     @exclusivity(unchecked) var levers: Levers
+    /// The events at the heads of waiting topics and their bytes, as of the last look.
+    @exclusivity(unchecked) var heads = (count: 0, bytes: 0)
+    /// For which partitions what is parked for a gateway has waited for long.
+    @exclusivity(unchecked) var parkedBehind: [ParkingLot: Set<Int32>] = [:]
     /// What was set aside before is looked at once more since something was resumed.
     @exclusivity(unchecked) var loosenedSince: UnixMillis
     /// Names the configuration that the routes are of.
@@ -101,7 +105,7 @@ internal final class Lane {
     let scratch = ByteWriter(capacity: 1024)
     let answerParser = JSONParser(maximumBytes: 64 << 10)
     /// Reads the headers of retry topics.
-    let headerParser = JSONParser(maximumBytes: 1 << 20)
+    let headerParser = JSONParser(maximumBytes: 4 << 20)
     /// Looks after what waits for a bulkhead.
     lazy var parkingTimer: LoopTimer = LoopTimer { [unowned self] in lookAfterParking() }
     /// Closes windows.

@@ -16,6 +16,7 @@ internal final class LaneMetrics {
     let events: Counter
     let alreadyFinished: Counter
     let reentries: Counter
+    let foreignReentries: Counter
     private let misrouted: MisroutedCounters
     private var misroutedBySource: [String: Counter] = [:]
     let invalidations: Counter
@@ -50,6 +51,9 @@ internal final class LaneMetrics {
             help: "Records passed over because an earlier owner of the partition finished them.")
         reentries = registry.counter(
             "bugle_retry_records_read_total", help: "Records read from the retry topics.")
+        foreignReentries = registry.counter(
+            "bugle_retry_records_foreign_total",
+            help: "Records of another group in the retry topics; they were passed over.")
         invalidations = registry.counter(
             "bugle_invalidations_total", help: "Verdicts on tokens written to the invalidations.")
         eventsInFlight = registry.gauge(

@@ -109,6 +109,18 @@ internal final class LaneThread: @unchecked Sendable {
         }
     }
 
+    /// Remembers what was pushed and is committed by now, so that the next owner knows its copies;
+    /// waits for the store no longer than until `deadline`.
+    func setMarks(deadline: MonotonicTime) {
+        let isSet = Semaphore()
+        submit { lane in
+            lane.setMarks()
+            guard let duplicates = lane.duplicates else { return isSet.signal() }
+            duplicates.whenSet { isSet.signal() }
+        }
+        _ = isSet.wait(upTo: max(deadline - SystemTime.shared.monotonic, .zero))
+    }
+
     /// Closes connections and ends the thread. Returns how many events were open: what had no time
     /// to finish is done again by the next owner.
     func stop() -> Int {

@@ -155,6 +155,7 @@ extension Reentry {
     private static func refusal(_ text: String) -> Refusal { Refusal(.invalidField, text) }
 
     static let prefix = "bugle-"
+    static let groupHeader = "bugle-consumer-group"
     static let topicHeader = "bugle-original-topic"
     static let partitionHeader = "bugle-original-partition"
     static let offsetHeader = "bugle-original-offset"
@@ -191,6 +192,15 @@ extension PendingTarget {
         firstSentAt = value["first_sent_at"]?.int64.map { UnixMillis($0) }
         wasAmbiguous = value["ambiguous"]?.bool ?? false
         service = value["service"]?.string
+    }
+
+    /// No more bytes than the entry takes in both lists: a control character becomes six.
+    var bytesMax: Int {
+        let texts = [addressID, gateway, environment, service ?? "", platform, appVersion ?? ""]
+        let escapes = texts.reduce(0) { sum, text in
+            sum + text.utf8.reduce(0) { $0 + ($1 < 0x20 || $1 == 0x22 || $1 == 0x5C ? 6 : 1) }
+        }
+        return escapes + tokenHash.utf8.count + 256
     }
 
     /// Writes an entry of the state header.

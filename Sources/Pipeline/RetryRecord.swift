@@ -28,7 +28,7 @@ internal struct RetryRecord {
 
     /// Adds one record, to the partition the event was read from.
     func add(
-        _ pending: [PendingTarget], isFannedOut: Bool, postponement: Postponement,
+        _ pending: ArraySlice<PendingTarget>, isFannedOut: Bool, postponement: Postponement,
         to outbox: OutboxBatch
     ) {
         guard let partition = event.partition?.assignment.place.partition else { return }
@@ -69,8 +69,30 @@ internal struct RetryRecord {
             list(pending, outbox) { bytes, target in target.write(to: bytes) })
     }
 
+    /// Targets that one record has room for, of all that wait in the same place. Topics take about a
+    /// mebibyte with the event in it, and a record that none takes would stop every commit.
+    static func parts(of pending: [PendingTarget]) -> [ArraySlice<PendingTarget>] {
+        var parts: [ArraySlice<PendingTarget>] = []
+        var start = 0
+        var bytes = 0
+        for (index, target) in pending.enumerated() {
+            let size = target.bytesMax
+            if bytes + size > pendingBytesMax, index > start {
+                parts.append(pending[start..<index])
+                start = index
+                bytes = 0
+            }
+            bytes += size
+        }
+        parts.append(pending[start...])
+        return parts
+    }
+
+    /// What the lists of a record may take, in bytes.
+    private static let pendingBytesMax = 384 << 10
+
     private func list(
-        _ pending: [PendingTarget], _ outbox: OutboxBatch,
+        _ pending: ArraySlice<PendingTarget>, _ outbox: OutboxBatch,
         _ write: (ByteWriter, PendingTarget) -> Void
     ) -> ByteRange {
         outbox.bytes { bytes in

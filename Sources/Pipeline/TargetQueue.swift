@@ -54,6 +54,15 @@ internal struct WaitingTargets {
     var count: Int { critical.count + transactional.count + marketing.count }
     var isEmpty: Bool { critical.isEmpty && transactional.isEmpty && marketing.isEmpty }
 
+    /// Whether none waits that is as urgent as a class, or more.
+    func isEmpty(upTo eventClass: EventClass) -> Bool {
+        switch eventClass {
+        case .critical: critical.isEmpty
+        case .transactional: critical.isEmpty && transactional.isEmpty
+        case .marketing: isEmpty
+        }
+    }
+
     subscript(eventClass: EventClass) -> TargetQueue {
         get {
             switch eventClass {

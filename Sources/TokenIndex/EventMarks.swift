@@ -35,6 +35,9 @@ public protocol EventMarks: AnyObject {
     func find(_ key: EventMarkKey, tag: UInt64)
     /// Remembers the place that was pushed, unless one is remembered already.
     func set(_ key: EventMarkKey, place: String, for span: TimeSpan)
+    /// Calls back once when every mark that was set is answered for, or cannot be; perhaps within
+    /// this call.
+    func whenSet(_ done: @escaping () -> Void)
     /// Where answers go. Set once, before the first question.
     var delegate: (any EventMarksDelegate)? { get set }
     /// Lets go of the connection. Questions that are open are not answered.
@@ -59,6 +62,9 @@ internal final class RedisEventMarks: EventMarks, RedisReplyHandler {
     weak var delegate: (any EventMarksDelegate)?
     private let client: RedisClient
     private let layout: RedisLayout
+    /// Marks that were sent and are not answered.
+    private var open = 0
+    private var whenNoneIsOpen: (() -> Void)?
 
     /// The tag of commands whose reply nobody waits for.
     private static let unasked = UInt64.max
@@ -78,9 +84,22 @@ internal final class RedisEventMarks: EventMarks, RedisReplyHandler {
 
     func set(_ key: EventMarkKey, place: String, for span: TimeSpan) {
         let name = layout.mark(key)
-        _ = client.send(
+        let failure = client.send(
             ["SET", name, place, "PX", String(span.millis), "NX"], key: name, to: self,
             tag: Self.unasked)
+        if failure == nil { open += 1 }
+    }
+
+    func whenSet(_ done: @escaping () -> Void) {
+        guard open > 0 else { return done() }
+        whenNoneIsOpen = done
+    }
+
+    private func answeredSet() {
+        open -= 1
+        guard open == 0, let done = whenNoneIsOpen else { return }
+        whenNoneIsOpen = nil
+        done()
     }
 
     func stop() {
@@ -89,12 +108,12 @@ internal final class RedisEventMarks: EventMarks, RedisReplyHandler {
     }
 
     func replied(_ reply: RedisReply, tag: UInt64) {
-        guard tag != Self.unasked else { return }
+        guard tag != Self.unasked else { return answeredSet() }
         delegate?.markFound(tag: tag, place: reply.text)
     }
 
     func failed(_ error: RedisError, tag: UInt64) {
-        guard tag != Self.unasked else { return }
+        guard tag != Self.unasked else { return answeredSet() }
         delegate?.markFound(tag: tag, place: nil)
     }
 }
@@ -167,6 +186,8 @@ private final class InMemoryMarksReader: EventMarks {
     func set(_ key: EventMarkKey, place: String, for span: TimeSpan) {
         store.set(key, place: place, for: span)
     }
+
+    func whenSet(_ done: @escaping () -> Void) { done() }
 
     func stop() { delegate = nil }
 }

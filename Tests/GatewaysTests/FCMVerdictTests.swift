@@ -271,7 +271,7 @@ private enum Body {
         }
         #expect(scope("device:tokA") == .token)
         #expect(scope("project:demo") == .project)
-        #expect(fcm(429, "").advice?.scope == .project)
+        #expect(fcm(429, "").advice?.scope == .perhapsProject)
     }
 
     @Test func `FCM-08: failures wait ten seconds at least, and longer each time`() {

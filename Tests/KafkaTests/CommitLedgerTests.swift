@@ -284,7 +284,7 @@ private struct CommitWorld: ~Copyable {
         requested = nil
         ledger.answered(point, committed: committed)
         guard committed, point.epoch == epoch else { return }
-        let note = CommitNote(finished: point.finished, name: "test").text(at: point.offset) ?? ""
+        let note = CommitNote(finished: point.finished, name: "test").text(at: point.offset)
         broker = point.offset
         brokerFinished = CommitNote(note, at: broker)?.finished ?? OffsetRuns()
         if brokerFinished != point.finished { fault = "the note lost something" }

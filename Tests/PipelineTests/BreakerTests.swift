@@ -5,6 +5,7 @@ import HTTP2
 import JSON
 import Kafka
 import Simulator
+import Synchronization
 import Testing
 
 @testable import Pipeline
@@ -311,6 +312,99 @@ import Testing
         // Parking uses no attempt up.
         let then = results.filter { $0.text("event_id")?.hasPrefix("then") == true }
         #expect(then.allSatisfy { $0.text("attempts") == "1" })
+        #expect(world.stop())
+    }
+
+    /// A gateway that cuts what a test wants cut.
+    private final class Outage: Sendable {
+        private let down: Mutex<Set<String>>
+        init(_ tokens: some Sequence<String>) { down = Mutex(Set(tokens)) }
+        func end(_ tokens: some Sequence<String>) { down.withLock { $0.subtract(tokens) } }
+        func action(_ token: String) -> GatewayAction {
+            down.withLock { $0.contains(token) }
+                ? .answer(503, #"{"reason":"Shutdown"}"#)
+                : .answer(200, "")
+        }
+    }
+
+    @Test func `what is new queues behind what was parked before it, urgent events excepted`()
+        throws
+    {
+        let token = World.token(of: "phone")
+        let outage = Outage([token])
+        let gateway = try ScriptedGateway { token, _ in outage.action(token) }
+        let world = try World(gateway, lanes: 1)
+        world.settings.eventTopics.append(("push.urgent", .critical))
+        try world.cluster.createTopic("push.urgent", partitions: World.partitions)
+        try world.register("phone", user: "ada")
+        try world.start()
+        for number in 0..<10 { try world.publish(id: "first-\(number)", user: "ada") }
+        try world.flush()
+        #expect(world.eventually { gateway.seen.count >= 10 })
+        let before = 120
+        for number in 0..<before { try world.publish(id: "then-\(number)", user: "ada") }
+        try world.flush()
+        _ = try world.records(of: Self.topic, atLeast: before)
+        // So that what is parked has waited for longer than a target waits for room.
+        let since = SystemTime.shared.monotonic
+        #expect(world.eventually { SystemTime.shared.monotonic - since > .seconds(2) })
+        outage.end([token])
+        #expect(world.eventually { world.lines(with: "answers again") >= 1 })
+        try world.publish(id: "new", user: "ada")
+        try world.publish(
+            #"{"id":"urgent","type":"t","user_id":"ada","notification":{"title":"t"}}"#,
+            key: "ada", to: "push.urgent")
+        try world.flush()
+        let results = try world.records(
+            of: "push.results", atLeast: before + 12, within: .seconds(60))
+        // Those that were tried in vain come back in their own time.
+        let order = results.filter {
+            $0.text("attempts") == "1" && $0.text("outcome") == "accepted"
+        }
+        .compactMap { $0.text("event_id") }
+        #expect(order.count > before / 2)
+        let new = try #require(order.firstIndex(of: "new"))
+        let urgent = try #require(order.firstIndex(of: "urgent"))
+        let last = try #require(order.lastIndex { $0.hasPrefix("then-") })
+        #expect(new > last)
+        #expect(urgent < last)
+        #expect(world.stop())
+    }
+
+    @Test func `events of an app that is down do not stand in the way of another app's`() throws {
+        let tokens = ["shop", "news"].map { World.token(of: $0) }
+        let outage = Outage(tokens)
+        let gateway = try ScriptedGateway { token, _ in outage.action(token) }
+        let world = try World(gateway, apps: ["shop", "news"], lanes: 1)
+        for app in ["shop", "news"] { try world.register(app, user: "ada", app: app) }
+        try world.start()
+        // Ten answers open the breaker of each.
+        for number in 0..<12 {
+            for app in ["shop", "news"] {
+                try world.publish(
+                    id: "\(app)-first-\(number)", user: "ada", extra: #","app":"\#(app)""#)
+            }
+        }
+        try world.flush()
+        #expect(world.eventually { gateway.seen.count >= 20 })
+        // The next events of both are parked, those of the one that stays down in front.
+        for app in ["news", "shop"] {
+            for number in 0..<30 {
+                try world.publish(
+                    id: "\(app)-\(number)", user: "ada", extra: #","app":"\#(app)""#)
+            }
+        }
+        try world.flush()
+        _ = try world.records(of: Self.topic, atLeast: 60)
+        outage.end([tokens[0]])
+        let isThrough = world.eventually {
+            let results = try? world.records(of: "push.results", atLeast: 1, within: .zero)
+            let ids = Set((results ?? []).compactMap { $0.text("event_id") })
+            return (0..<30).allSatisfy { ids.contains("shop-\($0)") }
+        }
+        #expect(isThrough)
+        let results = try world.records(of: "push.results", atLeast: 30)
+        #expect(!results.contains { $0.text("outcome") == "accepted" && $0.text("app") == "news" })
         #expect(world.stop())
     }
 }

@@ -86,6 +86,17 @@ import TokenIndex
         #expect(gateway.seen.count == 1)
     }
 
+    @Test func `are recognised by the next owner when the first has stopped at once`() throws {
+        let (world, gateway) = try world { _, _ in .hold }
+        try world.start()
+        try world.publish(id: "e", user: "ada")
+        try world.flush()
+        #expect(world.eventually { gateway.seen.count == 1 })
+        gateway.release()
+        #expect(world.stop())
+        #expect(world.marks.place(key("e")) != nil)
+    }
+
     @Test func `are pushed when nobody took the first`() throws {
         let (world, gateway) = try world { _, attempt in
             attempt == 1 ? .answer(400, #"{"reason":"BadPriority"}"#) : .answer(200, "")

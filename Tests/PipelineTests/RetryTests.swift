@@ -107,6 +107,27 @@ import Testing
         #expect(reentry.targets == 40 && reentry.fannedOutAt == UnixMillis(7))
     }
 
+    @Test func `share out among records what one has no room for`() {
+        let pending = (0..<5_000).map { number in
+            PendingTarget(
+                addressID: "shop/\(String(repeating: "\u{1}", count: 100))\(number)", index: number,
+                gateway: "apns", environment: "production", platform: "ios", appVersion: nil,
+                tokenHash: "0123abcd")
+        }
+        let parts = RetryRecord.parts(of: pending)
+        #expect(parts.flatMap { $0 } == pending)
+        #expect(parts.count > 1)
+        for part in parts {
+            let bytes = ByteWriter()
+            for target in part {
+                bytes.append(jsonString: target.addressID)
+                target.write(to: bytes)
+            }
+            #expect(bytes.bytes.count < 400 << 10)
+        }
+        #expect(RetryRecord.parts(of: Array(pending.prefix(1))).count == 1)
+    }
+
     @Test(arguments: [
         ("bugle-original-offset", "-1"), ("bugle-original-partition", "9999999999"),
         ("bugle-not-before", "soon"), ("bugle-targets", "many"), ("bugle-pending", "{}"),
@@ -185,6 +206,35 @@ import Testing
         #expect(retry.headers["bugle-pending"] == #"["shop/slow"]"#)
         #expect(simulator.journal.acceptedMessages.values.allSatisfy { $0 == 1 })
         #expect(world.stop())
+    }
+
+    @Test func `what waits for another installation is left to it`() throws {
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway, lanes: 1)
+        try world.register("phone", user: "ada")
+        try world.start()
+        let value = """
+            {"id":"e","type":"test.alert","user_id":"ada","notification":{"title":"t"}}
+            """
+        let now = String(SystemTime.shared.wall.value)
+        for group in ["other", "bugle"] {
+            let headers = [
+                ("bugle-original-topic", "push.events"), ("bugle-original-partition", "0"),
+                ("bugle-original-offset", group == "bugle" ? "7" : "8"),
+                ("bugle-original-timestamp", now), ("bugle-first-failed-at", now),
+                ("bugle-not-before", now), ("bugle-consumer-group", group),
+            ]
+            try world.publish(
+                value, key: "ada", to: "push.events-retry-10s",
+                headers: headers.map { .init($0.0, $0.1) })
+        }
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 1)
+        #expect(results.map { $0.text("input_offset") } == ["7"])
+        #expect(world.stop())
+        #expect(gateway.seen.count == 1)
+        #expect(world.lines(with: "wait for another consumer group") == 1)
+        #expect(try world.records(of: "push.events-dlt", atLeast: 1, within: .zero).isEmpty)
     }
 
     @Test func `an address that moved while its event waited gets nothing`() throws {

@@ -92,6 +92,58 @@ import TokenIndex
         #expect(world.stop())
     }
 
+    @Test func `FCM-07: a project's quota stops the project, at no other event's cost`() throws {
+        let first = World.token(of: "first", gateway: .fcm)
+        var options = SimulatorOptions()
+        options.faults = FaultPlan(rules: [
+            FaultRule(
+                "quota of the project", FaultMatch(.fcm, tokenPrefix: first, count: 1),
+                .answer(
+                    FaultAnswer(
+                        status: 429, reason: "QUOTA_EXCEEDED",
+                        fields: [ServerField("retry-after", "90")],
+                        body: """
+                            {"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[
+                            {"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError",
+                             "errorCode":"QUOTA_EXCEEDED"},
+                            {"@type":"type.googleapis.com/google.rpc.QuotaFailure",
+                             "violations":[{"subject":"project:demo"}]}]}}
+                            """)))
+        ])
+        let simulator = try Simulator(options)
+        let world = try World(simulator, lanes: 1)
+        for name in ["first", "second", "third"] {
+            try world.register(name, user: name, gateway: .fcm)
+        }
+        try world.start()
+        try world.publish(id: "first", user: "first")
+        try world.flush()
+        _ = try world.records(of: "push.events-retry-1h", atLeast: 1)
+        try world.publish(id: "second", user: "second")
+        try world.publish(id: "third", user: "third")
+        try world.flush()
+        let parked = try world.records(of: "push.events-parked-fcm-none", atLeast: 2)
+        #expect(Set(parked.map { $0.headers["bugle-error-code"] }) == ["throttled"])
+        #expect(Set(parked.map { $0.headers["bugle-attempts"] }) == ["0"])
+        #expect(simulator.journal.entries.count { $0.service == .fcm } == 1)
+        #expect(world.stop())
+    }
+
+    @Test func `one that does not say whose rate it was stops the project when five have met it`() {
+        let start = MonotonicTime(nanos: 1_000_000_000_000)
+        let rest = ProjectRest()
+        for _ in 0..<4 { rest.throttled(for: .seconds(60), isProject: false, at: start) }
+        #expect(rest.left(at: start) == nil)
+        rest.accepted()
+        for _ in 0..<4 { rest.throttled(for: .seconds(60), isProject: false, at: start) }
+        #expect(rest.left(at: start) == nil)
+        rest.throttled(for: .seconds(60), isProject: false, at: start)
+        #expect(rest.left(at: start + .seconds(20)) == .seconds(40))
+        rest.throttled(for: .seconds(10), isProject: false, at: start + .seconds(20))
+        #expect(rest.left(at: start + .seconds(59)) == .seconds(1))
+        #expect(rest.left(at: start + .seconds(60)) == nil)
+    }
+
     @Test func `FCM-07: a wait that its event does not outlive ends it, and none is shorter`()
         throws
     {

@@ -73,6 +73,8 @@ internal enum ReasonsPage {
             case .token: words += "; all pushes to the token wait"
             case .connection: words += "; all pushes on the connection wait"
             case .project: words += "; all pushes of the project wait"
+            case .perhapsProject:
+                words += "; all pushes of the project wait when others of it are told the same"
             }
             if advice.exhausted != .failed { words += "; else `\(advice.exhausted.rawValue)`" }
             return words

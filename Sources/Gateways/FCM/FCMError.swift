@@ -22,6 +22,8 @@ internal struct FCMError {
     var namesAddress = false
     /// Whether a quota was exceeded, and it was that of one device.
     var isDeviceQuota = false
+    /// Whether a quota was exceeded, and it was said to be the project's.
+    var isProjectQuota = false
     /// The wait of a RetryInfo.
     var retryDelay: TimeSpan?
 
@@ -58,6 +60,7 @@ internal struct FCMError {
                 if subject.hasPrefix("device") || subject.hasPrefix("token") {
                     isDeviceQuota = true
                 }
+                if subject.hasPrefix("project") { isProjectQuota = true }
             }
         } else if type.hasSuffix(".RetryInfo") {
             retryDelay = Self.text(entry, "retryDelay", "retry_delay").flatMap(Self.duration)

@@ -127,7 +127,8 @@ public enum FCMVerdict {
                 .retry(
                     RetryAdvice(
                         after: wait(FCMLimits.quotaWait, answer, error, sent),
-                        scope: error.isDeviceQuota ? .token : .project)))
+                        scope: error.isDeviceQuota
+                            ? .token : error.isProjectQuota ? .project : .perhapsProject)))
         case 421:
             var verdict = Verdict(
                 .retry(RetryAdvice(after: FCMLimits.failureWaitMin, needsNewConnection: true)))

@@ -9,6 +9,7 @@ one is replaced in place.
 import asyncio
 import contextlib
 import re
+import socket
 import ssl
 import struct
 import subprocess
@@ -89,6 +90,16 @@ def pack(text):
     return struct.pack(">h", len(raw)) + raw
 
 
+def server_context(identity, clients):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    key, certificate = identity
+    context.load_cert_chain(certificate, key)
+    if clients is not None:
+        context.load_verify_locations(clients)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
 class SecureFront:
     """Serves until it is stopped. Without an identity there is no TLS, without mechanisms no SASL;
     with an authority for clients only those come in that have a certificate of it."""
@@ -96,14 +107,7 @@ class SecureFront:
     def __init__(self, port, identity=None, clients=None, mechanisms=(), users=None, host=HOST):
         self.port, self.host, self.address = port, host, f"{host}:{port}"
         self.mechanisms, self.users = list(mechanisms), users or {}
-        self.context = None
-        if identity is not None:
-            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            key, certificate = identity
-            self.context.load_cert_chain(certificate, key)
-            if clients is not None:
-                self.context.load_verify_locations(clients)
-                self.context.verify_mode = ssl.CERT_REQUIRED
+        self.context = None if identity is None else server_context(identity, clients)
         # Connections that were let in, ever, and those that are open now.
         self.admitted = 0
         self.open = set()
@@ -161,7 +165,7 @@ class SecureFront:
                 part()
 
     async def answers(self, behind, writer, asked):
-        """`asked` says what a request with that number was for: some answers say where brokers are."""
+        """`asked` says what a request of that number was for: some say where brokers are."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 answer = await frame(behind)
@@ -204,6 +208,30 @@ class SecureFront:
                     return True
             else:
                 return False
+
+
+class Doorkeeper:
+    """TLS for clients that it refuses: it tells them why by an alert, as brokers do and asyncio
+    does not."""
+
+    def __init__(self, identity, clients, host):
+        self.context = server_context(identity, clients)
+        self.listener = socket.create_server((host, 0))
+        self.address = f"{host}:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def stop(self):
+        # Wakes the thread, which closing alone does not.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                with client, contextlib.suppress(OSError):
+                    client.settimeout(5)
+                    self.context.wrap_socket(client, server_side=True).close()
 
 
 class Plain:

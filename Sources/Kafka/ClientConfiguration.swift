@@ -65,6 +65,9 @@ final class ClientConfiguration {
             try set(name, value)
         }
         for (name, value) in fixed { try set(name, value) }
+        if let fault = SetupFault.unnoticed(in: configuration.properties) {
+            throw KafkaError(configuration: "kafka.properties: " + fault)
+        }
     }
 
     /// Creates the client. Its events arrive on its queues; its log lines too when somebody wants

@@ -1,6 +1,20 @@
 /// What is wrong with properties that librdkafka takes one by one and refuses together, when it
 /// makes a client of them.
 enum SetupFault {
+    /// What librdkafka takes, and what then fails without a word at every broker.
+    static func unnoticed(in properties: [String: String]) -> String? {
+        let mechanism = properties["sasl.mechanism"] ?? properties["sasl.mechanisms"]
+        if mechanism == "OAUTHBEARER", properties["enable.sasl.oauthbearer.unsecure.jwt"] == nil {
+            return "sasl.mechanism: OAUTHBEARER is not offered, since nothing here fetches its "
+                + "tokens; set PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, or use a client certificate"
+        }
+        let hasKey = ["ssl.key.location", "ssl.key.pem"].contains { properties[$0] != nil }
+        if properties["ssl.certificate.location"] != nil, !hasKey {
+            return "ssl.key.location is missing: a certificate serves nothing without its key"
+        }
+        return nil
+    }
+
     /// One sentence that names the property and what to do, for librdkafka's own.
     static func text(_ reason: String, _ properties: [String: String]) -> String {
         let mechanism = properties["sasl.mechanism"] ?? properties["sasl.mechanisms"]

@@ -239,6 +239,12 @@ class Secure(unittest.TestCase):
             "no mechanism": (
                 self.sasl, without(password, "sasl.mechanism"),
                 r"sasl\.mechanism is missing.*" + known),
+            "a mechanism of tokens": (
+                self.sasl, password | {"sasl.mechanism": "OAUTHBEARER"},
+                r"sasl\.mechanism: OAUTHBEARER is not offered"),
+            "a certificate without its key": (
+                self.mutual, without(certificate, "ssl.key.location"),
+                r"ssl\.key\.location is missing"),
             "no password": (
                 self.sasl, without(password, "sasl.password"),
                 r"kafka\.properties: sasl\.username and sasl\.password must be set"),

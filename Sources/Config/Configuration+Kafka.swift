@@ -19,6 +19,12 @@ extension Configuration.Kafka {
         "ssl.key.password", "ssl.key.pem", "ssl.keystore.password",
     ]
 
+    /// Properties whose values are files.
+    private static let files: Set<String> = [
+        "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.crl.location",
+        "ssl.keystore.location", "sasl.kerberos.keytab",
+    ]
+
     internal init(_ section: ConfigurationSection, hostName: String) {
         var section = section
         brokers = section.requiredText("brokers")
@@ -74,7 +80,12 @@ extension Configuration.Kafka {
         if secrets.contains(entry.key) {
             return SecretText.read(entry.value, path, orFile: "{file: path}", reader)
         }
-        return reader.text(entry.value, path).map { .value(Secret($0)) }
+        guard let text = reader.text(entry.value, path) else { return nil }
+        // `probe` has librdkafka look where systems keep their authorities.
+        guard files.contains(entry.key), text != "probe" else { return .value(Secret(text)) }
+        let file = reader.resolve(text)
+        reader.expectFile(file, entry.line, path)
+        return .value(Secret(file))
     }
 }
 

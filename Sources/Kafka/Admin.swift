@@ -57,8 +57,10 @@ public final class Admin {
     /// Connects lazily: errors show in the first call.
     public init(_ configuration: KafkaConfiguration) throws(KafkaError) {
         let builder = ClientConfiguration(configuration)
-        try builder.apply([])
-        client = try builder.makeClient(RD_KAFKA_PRODUCER, events: RD_KAFKA_EVENT_ERROR)
+        // A broker that closes the connection without a word is an answer here.
+        try builder.apply([("log.connection.close", "true")])
+        client = try builder.makeClient(
+            RD_KAFKA_PRODUCER, events: RD_KAFKA_EVENT_ERROR, explainsConnections: true)
         errors = try .main(of: client)
     }
 
@@ -73,18 +75,31 @@ public final class Admin {
     }
 
     /// What lies behind an answer that did not come: a call only says that it waited in vain, the
-    /// connections say why. Wrong credentials before anything else, then the last word.
+    /// connections say why. Wrong credentials before anything else, then what tells its reason, then
+    /// the last word.
     private func cause(of error: KafkaError) -> KafkaError {
         guard error.kind == .unreachable || error.kind == .timedOut else { return error }
         var cause = error
+        var refusal: KafkaError?
+        var certificate: String?
         while let event = errors.poll(.zero) {
             defer { rd_kafka_event_destroy(event) }
-            guard rd_kafka_event_type(event) == RD_KAFKA_EVENT_ERROR else { continue }
-            let found = client.error(of: event)
-            if found.kind == .authentication { return found }
-            if found.code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN.rawValue { cause = found }
+            switch rd_kafka_event_type(event) {
+            case RD_KAFKA_EVENT_LOG:
+                let line = ClientHandle.line(of: event)
+                certificate = line.flatMap(CertificateFault.reason(in:)) ?? certificate
+            case RD_KAFKA_EVENT_ERROR:
+                let found = client.error(of: event)
+                if found.kind == .authentication { refusal = refusal ?? found }
+                let isSilent = found.code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN.rawValue
+                if !isSilent, cause.connectionFault == nil || found.connectionFault != nil {
+                    cause = found
+                }
+            default: break
+            }
         }
-        return cause
+        guard let refusal else { return cause }
+        return certificate.map { KafkaError(refusal, adding: $0) } ?? refusal
     }
 
     /// The oldest offset and the one after the newest.

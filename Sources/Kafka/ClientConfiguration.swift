@@ -10,7 +10,7 @@ final class ClientConfiguration {
     private static let reserved: [String: String] = [
         "bootstrap.servers": "set kafka.brokers instead",
         "metadata.broker.list": "set kafka.brokers instead",
-        "client.id": "set kafka.client_id instead",
+        "client.id": "brokers know every process of Bugle as bugle",
         "group.id": "set kafka.group instead",
         "enable.auto.commit": "offsets are committed when results are delivered",
         "enable.auto.offset.store": "offsets are committed when results are delivered",
@@ -38,16 +38,17 @@ final class ClientConfiguration {
         conf = nil
     }
 
-    /// Sets everything in order; the last of equal names wins.
+    /// Sets everything in order; the last of equal names wins. A client that knows no brokers
+    /// connects nowhere.
     func apply(
-        _ defaults: [(String, String)], fixed: [(String, String)] = []
+        _ defaults: [(String, String)], fixed: [(String, String)] = [], knowsBrokers: Bool = true
     ) throws(KafkaError) {
         guard !configuration.bootstrapServers.isEmpty else {
             throw KafkaError(
                 configuration: "kafka.bootstrap_servers: no broker is named; give host:port")
         }
+        if knowsBrokers { try set("bootstrap.servers", configuration.bootstrapServers) }
         let common = [
-            ("bootstrap.servers", configuration.bootstrapServers),
             ("client.id", configuration.clientID),
             ("socket.nagle.disable", "true"),
             ("socket.keepalive.enable", "true"),
@@ -64,18 +65,25 @@ final class ClientConfiguration {
             try set(name, value)
         }
         for (name, value) in fixed { try set(name, value) }
+        if let fault = SetupFault.unnoticed(in: configuration.properties) {
+            throw KafkaError(configuration: "kafka.properties: " + fault)
+        }
     }
 
     /// Creates the client. Its events arrive on its queues; its log lines too when somebody wants
-    /// them, otherwise nowhere: librdkafka's default would write them to stderr.
+    /// them, otherwise nowhere: librdkafka's default would write them to stderr. With
+    /// `explainsConnections` the lines are on the queue in any case, among them why a broker's
+    /// certificate was refused, which no error says.
     func makeClient(
-        _ type: rd_kafka_type_t, events: Int32, failures: DeliveryFailures? = nil
+        _ type: rd_kafka_type_t, events: Int32, failures: DeliveryFailures? = nil,
+        explainsConnections: Bool = false
     ) throws(KafkaError) -> ClientHandle {
-        let wantsLog = configuration.log != nil
+        let wantsLog = configuration.log != nil || explainsConnections
         if wantsLog { try set("log.queue", "true") }
         guard let conf else { throw KafkaError(RD_KAFKA_RESP_ERR__STATE) }
         rd_kafka_conf_set_log_cb(conf, nil)
         rd_kafka_conf_set_events(conf, events | (wantsLog ? RD_KAFKA_EVENT_LOG : 0))
+        if explainsConnections { CertificateFault.explain(in: conf) }
         if let failures {
             // Called inside the transactional calls, on the thread that makes them; the handle keeps
             // the object until the client is gone.
@@ -87,7 +95,9 @@ final class ClientConfiguration {
         }
         var text = [CChar](repeating: 0, count: Limits.errorTextBytes)
         guard let client = rd_kafka_new(type, conf, &text, text.count) else {
-            throw KafkaError(RD_KAFKA_RESP_ERR__INVALID_ARG, "kafka: " + Self.string(text))
+            throw KafkaError(
+                configuration: "kafka.properties: "
+                    + SetupFault.text(Self.string(text), configuration.properties))
         }
         self.conf = nil  // librdkafka owns it now
         if wantsLog { rd_kafka_set_log_queue(client, nil) }

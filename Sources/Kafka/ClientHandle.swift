@@ -50,15 +50,18 @@ final class ClientHandle: @unchecked Sendable {
 
     /// Hands a log event to whoever wants log lines.
     func forwardLog(_ event: OpaquePointer) {
-        guard let log else { return }
+        if let log, let line = Self.line(of: event) { log(line) }
+    }
+
+    /// The line that a log event carries.
+    static func line(of event: OpaquePointer) -> KafkaLogLine? {
         var facility: UnsafePointer<CChar>?
         var text: UnsafePointer<CChar>?
         var level: Int32 = 0
-        guard rd_kafka_event_log(event, &facility, &text, &level) == 0 else { return }
-        log(
-            KafkaLogLine(
-                level: level, facility: facility.map { String(cString: $0) } ?? "",
-                text: text.map { String(cString: $0) } ?? ""))
+        guard rd_kafka_event_log(event, &facility, &text, &level) == 0 else { return nil }
+        return KafkaLogLine(
+            level: level, facility: facility.map { String(cString: $0) } ?? "",
+            text: text.map { String(cString: $0) } ?? "")
     }
 }
 

@@ -2,6 +2,7 @@
 // any librdkafka property passed through beside them.
 
 public import Base
+internal import CRDKafka
 
 /// One line of librdkafka's own log.
 public struct KafkaLogLine: Sendable, Equatable {
@@ -36,11 +37,12 @@ public struct KafkaConfiguration: Sendable {
         self.log = log
     }
 
-    /// Checks every passed-through property against librdkafka without connecting anywhere.
+    /// Checks every passed-through property, and the keys and certificates they name, without
+    /// connecting anywhere: librdkafka reads those when a client is made.
     public func validate() throws(KafkaError) {
         let builder = ClientConfiguration(self)
-        try builder.apply([])
-        builder.discard()
+        try builder.apply([], knowsBrokers: false)
+        _ = try builder.makeClient(RD_KAFKA_PRODUCER, events: 0)
     }
 }
 

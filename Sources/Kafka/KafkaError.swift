@@ -75,6 +75,16 @@ public struct KafkaError: Error, Equatable, Sendable, CustomStringConvertible {
         rd_kafka_error_destroy(error)
     }
 
+    /// An error with a reason that came by another way.
+    init(_ error: KafkaError, adding reason: String) {
+        code = error.code
+        name = error.name
+        text = "\(error.text): \(reason)"
+        kind = error.kind
+        isRetriable = error.isRetriable
+        isFatal = error.isFatal
+    }
+
     /// A refusal by this room rather than by librdkafka.
     init(configuration text: String) {
         code = RD_KAFKA_RESP_ERR__INVALID_ARG.rawValue

@@ -107,6 +107,30 @@ import Testing
         #expect(try configuration.apps[0].fcm?.serviceAccount.read().exposed == "{}")
     }
 
+    @Test func `files of Kafka's properties do so too`() throws {
+        let folder = try Folder()
+        try folder.write("sa.json", "{}")
+        let text = """
+            kafka:
+              brokers: a:1
+              properties:
+                ssl.ca.location: FILE
+                ssl.crl.location: /etc/hosts
+            apps:
+              shop: {fcm: {service_account_file: sa.json}}
+            """
+        func load(_ file: String) throws -> [String] {
+            try folder.write("bugle.yaml", text.replacing("FILE", with: file))
+            let path = "\(folder.path)/bugle.yaml"
+            return try Configuration.load(path: path, environment: [:]).kafka.properties.map {
+                try $0.value.read().exposed
+            }
+        }
+        #expect(try load("sa.json") == ["\(folder.path)/sa.json", "/etc/hosts"])
+        #expect(try load("probe") == ["probe", "/etc/hosts"])
+        #expect(throws: ConfigurationErrors.self) { try load("ca.pem") }
+    }
+
     @Test func `a missing file is one line`() {
         do throws(ConfigurationErrors) {
             _ = try Configuration.load(path: "/nowhere/bugle.yaml", environment: [:])

@@ -24,7 +24,7 @@ internal struct ClusterAccess {
         do throws(KafkaError) {
             admin = try Admin(configuration)
         } catch {
-            throw .failed("kafka: \(error); correct kafka.properties")
+            throw .failed(error.kind == .configuration ? error.text : "kafka: \(error)")
         }
     }
 
@@ -65,16 +65,7 @@ internal struct ClusterAccess {
 
     /// The same as a text.
     func text(of error: KafkaError, doing what: String) -> String {
-        let place = configuration.bootstrapServers
-        switch error.kind {
-        case .unreachable:
-            return "kafka: no broker answers at \(place): start it, or correct kafka.brokers and "
-                + "security.protocol in kafka.properties (\(error))"
-        case .authentication:
-            return "kafka: the broker at \(place) and Bugle do not accept each other: correct "
-                + "the ssl. and sasl. settings in kafka.properties (\(error))"
-        default: return "kafka: cannot \(what) at \(place): \(error)"
-        }
+        KafkaAdvice.text(on: error, of: configuration, doing: what)
     }
 }
 

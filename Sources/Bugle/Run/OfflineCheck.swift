@@ -47,7 +47,7 @@ internal struct OfflineCheck {
                 try settings.validate()
                 return []
             } catch {
-                return [.error("kafka.properties: \(error)")]
+                return [.error(error.text)]
             }
         } catch {
             return error.lines.map { .error($0) }

@@ -145,8 +145,14 @@ public final class NotificationContent {
     internal let hasInterruptionLevel: Bool
     /// Whether the app's extension is asked for by name.
     internal let asksForExtension: Bool
-    /// Whether a person sees or hears anything of it.
+    /// Whether a person sees or hears anything of it on Apple's devices, where a sound or a badge
+    /// are enough.
     public let isVisible: Bool
+    /// Whether Android shows anything: a text, or one that the app has under a key. Without it a
+    /// notification there is an empty line.
+    public let isVisibleOnAndroid: Bool
+    /// Whether it has a title or a body.
+    internal let hasText: Bool
     /// Whether `aps.alert` has anything to hold.
     internal let hasAlert: Bool
     /// The bytes of the texts in FCM's `notification`; nil when it has none.
@@ -206,6 +212,16 @@ public final class NotificationContent {
         self.hasAlert = hasAlert
         self.isVisible = hasAlert || hasSound || badge != nil
         self.fcmTextBytes = fcmTextBytes
+        let rows = entries.map(\.row)
+        hasText = rows.contains(where: Self.textRows.contains)
+        isVisibleOnAndroid = hasText || rows.contains(where: Self.keyRows.contains)
+    }
+
+    private static let textRows = rows(["title", "body"])
+    private static let keyRows = rows(["title_loc_key", "body_loc_key"])
+
+    private static func rows(_ names: [StaticString]) -> [Int] {
+        names.compactMap { name in words.firstIndex { $0.name.spells(name) } }
     }
 
     private static func row(named name: UnsafeRawBufferPointer) -> Int? {

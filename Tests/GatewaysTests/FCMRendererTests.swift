@@ -49,7 +49,11 @@ import Testing
     @Test func `a browser gets its headers, an unknown platform both of the others`() throws {
         let event = try alert()
         let web = Built(fcm: event.content, to: fcmTarget(platform: "web")).body
-        #expect(web.contains(#""webpush":{"headers":{"TTL":"3600","Urgency":"normal"}}"#))
+        #expect(
+            web.contains(
+                #""webpush":{"headers":{"TTL":"3600","Urgency":"normal","#
+                    + #""Topic":"ERERERERURGREREREREREQ"},"notification":{"tag":"#
+                    + #""\#(Event.identity.text)"}}"#))
         #expect(!web.contains("android") && !web.contains("apns"))
         let unknown = Built(fcm: event.content, to: fcmTarget(platform: nil)).body
         #expect(unknown.contains(#""android":{"#) && unknown.contains(#""apns":{"#))
@@ -63,6 +67,30 @@ import Testing
         let apple = Built(fcm: event.content, to: fcmTarget(platform: "ios")).body
         #expect(apple.contains(#""apns-priority":"5""#))
         #expect(apple.contains(#""aps":{"content-available":1}"#))
+    }
+
+    @Test(
+        arguments: [
+            #"{"notification":{"badge":3}}"#, #"{"notification":{"sound":"default"}}"#,
+            #"{"notification":{"subtitle":"only Apple's"}}"#,
+            #"{"notification":{"sound":"a","image":"https://example.com/a.png"}}"#,
+        ], [false, true])
+    func `what only Apple's devices show is no empty line on Android`(
+        json: String, isShownByApp: Bool
+    ) throws {
+        let event = try Event(json)
+        event.content.isShownByAndroidApp = isShownByApp
+        let android = Built(fcm: event.content)
+        #expect(android.rendering == .request([]))
+        #expect(android.body.contains(#""android":{"priority":"NORMAL","ttl":"3600s"}"#))
+        #expect(!android.body.contains("notification"))
+        let unknown = Built(fcm: event.content, to: fcmTarget(platform: nil)).body
+        #expect(unknown.contains(#""priority":"NORMAL""#))
+        #expect(unknown.contains(#""apns-priority":"10""#))
+        let web = Built(fcm: event.content, to: fcmTarget(platform: "web")).body
+        #expect(web.contains(#""Urgency":"low""#) && !web.contains(#""tag""#))
+        let keyed = try Event(#"{"notification":{"body_loc_key":"NEW"}}"#)
+        #expect(Built(fcm: keyed.content).body.contains(#""priority":"HIGH""#))
     }
 
     @Test func `FCM-08: without a collapse key only the tag collapses, on every attempt`() throws {

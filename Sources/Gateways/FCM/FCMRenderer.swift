@@ -132,14 +132,26 @@ public final class FCMRenderer {
     private func textBytes(
         _ content: borrowing PushContent, _ target: borrowing PushTarget
     ) -> Int {
-        isShownByApp(content, target) ? 0 : content.notification?.fcmTextBytes ?? 0
+        hasNotification(content, target) ? content.notification?.fcmTextBytes ?? 0 : 0
+    }
+
+    /// Whether the message has a notification of its own, for all platforms. On Android one without
+    /// a text is an empty line; on Apple's devices, whose texts stand in their own part too, an
+    /// image may be all that it brings.
+    private func hasNotification(
+        _ content: borrowing PushContent, _ target: borrowing PushTarget
+    ) -> Bool {
+        guard content.notification?.fcmTextBytes != nil, !isShownByApp(content, target) else {
+            return false
+        }
+        return !target.isAndroidOrUnknown || content.isVisibleOnAndroid
     }
 
     /// Whether the app shows the notification: the message is then data alone.
     private func isShownByApp(
         _ content: borrowing PushContent, _ target: borrowing PushTarget
     ) -> Bool {
-        content.isShownByAndroidApp && content.isVisible && target.isAndroidOrUnknown
+        content.isShownByAndroidApp && content.isVisibleOnAndroid && target.isAndroidOrUnknown
     }
 
     private static func textBytes(of notification: JSONValue?) -> Int {
@@ -155,7 +167,7 @@ public final class FCMRenderer {
         let isShownByApp = isShownByApp(content, target)
         var message = JSONObjectWriter(writer)
         message.string(Self.addressField(target), target.token)
-        if content.notification?.fcmTextBytes != nil, !isShownByApp {
+        if hasNotification(content, target) {
             message.name("notification")
             writeNotification(content, to: writer)
         }
@@ -176,7 +188,10 @@ public final class FCMRenderer {
         if target.isAndroidOrUnknown, !hasNewer {
             message.name("android")
             writeAndroid(content, lifeSeconds, isShownByApp: isShownByApp, to: writer)
-            if isUrgent(content), isShownByApp || !content.isVisible { notes.insert(.wakesUnseen) }
+            let isVisible = content.isVisibleOnAndroid
+            if isUrgent(content, isVisible), isShownByApp || !isVisible {
+                notes.insert(.wakesUnseen)
+            }
         }
         if target.isAppleOrUnknown {
             message.name("apns")
@@ -199,9 +214,9 @@ public final class FCMRenderer {
     }
 
     /// HIGH wakes a device, and a sender whose HIGH messages show nothing loses it: so only what
-    /// is shown has it, and calls, which ring.
-    private func isUrgent(_ content: borrowing PushContent) -> Bool {
-        content.kind == .call || content.isVisible && content.priority != .low
+    /// is shown has it, and calls, which ring. What is shown depends on the system.
+    private func isUrgent(_ content: borrowing PushContent, _ isVisible: Bool) -> Bool {
+        content.kind == .call || isVisible && content.priority != .low
     }
 
     private func writeAndroid(
@@ -210,7 +225,8 @@ public final class FCMRenderer {
     ) {
         var android = JSONObjectWriter(writer)
         if let key = content.fcmCollapseKey { android.string("collapse_key", key) }
-        android.literal("priority", isUrgent(content) ? "HIGH" : "NORMAL")
+        let isVisible = content.isVisibleOnAndroid
+        android.literal("priority", isUrgent(content, isVisible) ? "HIGH" : "NORMAL")
         if let lifeSeconds {
             android.name("ttl")
             writer.append(0x22)
@@ -218,7 +234,7 @@ public final class FCMRenderer {
             writer.append("s\"")
         }
         // Without anything to see this would turn a data message into a notification.
-        if content.isVisible, !isShownByApp {
+        if isVisible, !isShownByApp {
             android.name("notification")
             var notification = JSONObjectWriter(writer)
             notification.name("tag")
@@ -242,7 +258,7 @@ public final class FCMRenderer {
         var apns = JSONObjectWriter(writer)
         apns.name("headers")
         var headers = JSONObjectWriter(writer)
-        headers.literal("apns-priority", isUrgent(content) ? "10" : "5")
+        headers.literal("apns-priority", isUrgent(content, content.isVisible) ? "10" : "5")
         if content.storesNothing || expiry != nil {
             headers.name("apns-expiration")
             writer.append(0x22)
@@ -272,11 +288,25 @@ public final class FCMRenderer {
             writer.append(decimal: lifeSeconds)
             writer.append(0x22)
         }
+        let isShown = content.notification?.hasText ?? false
         let urgency: StaticString =
-            !content.isVisible || content.priority == .low
+            !isShown || content.priority == .low
             ? "low" : content.priority == .high ? "high" : "normal"
         headers.literal("Urgency", urgency)
+        headers.name("Topic")
+        scratch.removeAll()
+        CollapseID.writeTopic(
+            key: content.collapseKey, identity: content.eventIdentity, to: scratch)
+        writer.append(jsonString: scratch.bytes)
         headers.end()
+        // Its other members come from the message's notification.
+        if isShown {
+            writer.append(",\"notification\":")
+            var notification = JSONObjectWriter(writer)
+            notification.name("tag")
+            writeCollapseID(content, to: writer)
+            notification.end()
+        }
         if let link = content.notification?.link, link.isSecureAddress {
             writer.append(",\"fcm_options\":")
             var options = JSONObjectWriter(writer)

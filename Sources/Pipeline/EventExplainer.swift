@@ -68,6 +68,7 @@ public final class EventExplainer {
             guard envelope.content.isExplicit else {
                 throw envelope.refusal(.noRoute, routes.noRoute(for: envelope.type))
             }
+            try contents.checkAddresses(of: envelope, app: app.name, in: routes)
         }
         let identity = envelope.identity(app: app.name, scratch: scratch)
         let addresses = envelope.broadcastAddress(app: app.name).map { [$0] } ?? addresses

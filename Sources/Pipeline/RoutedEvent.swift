@@ -149,6 +149,16 @@ internal final class ContentMaker {
         return try route(envelope, event, match)
     }
 
+    /// Refuses an event without a route whose own addresses lead where its app does not list.
+    func checkAddresses(
+        of envelope: EventEnvelope, app: String, in table: RouteTable
+    ) throws(Refusal) {
+        guard envelope.content.notification != nil else { return }
+        do throws(TemplateError) {
+            try table.checkAddresses(of: ExplicitContent(envelope.content), app: app)
+        } catch { throw envelope.refusal(.contentError, "\(error)") }
+    }
+
     /// The event with the route that it was matched with before; `count` as in `RouteEvent`.
     func route(
         _ envelope: EventEnvelope, app: String, as match: RouteTable.Match, count: Int64

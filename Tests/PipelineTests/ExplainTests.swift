@@ -70,6 +70,32 @@ import Testing
         #expect(other.targets.map(\.gateway) == [.expo, .apns])
     }
 
+    @Test func `refuses an address of the event's own that its app does not list`() throws {
+        let configuration = try Configuration.parse(
+            text: """
+                kafka: {brokers: "localhost:9092"}
+                apps: {shop: {expo: {}, image_hosts: cdn.example.com}}
+
+                """, environment: [:])
+        let explainer = EventExplainer(
+            configuration, try RouteTable.compile(configuration), projects: [:])
+        for (host, code) in [("cdn.example.com", nil), ("evil.example", "content_error")] {
+            let event =
+                #"{"type":"t","user_id":"u1","notification":{"title":"x","#
+                + #""image":"https://\#(host)/a.png"}}"#
+            let answer = Result<Explanation, EventCheck.Refusal> {
+                () throws(EventCheck.Refusal) in
+                try explainer.explain(Array(event.utf8), to: [], at: Self.now)
+            }
+            if case .failure(let refusal) = answer {
+                #expect(refusal.code.rawValue == code)
+                #expect(refusal.reason.contains("image_hosts"))
+            } else {
+                #expect(code == nil)
+            }
+        }
+    }
+
     @Test func `sends nothing to a token that is quarantined`() throws {
         let explanation = try explain([try address("phone").quarantined, try address("pad")])
         guard case .suppressed(let reason) = explanation.targets[0].answer else {

@@ -108,6 +108,20 @@ import Testing
         #expect(body.contains(#""collapse_key":"news""#) && body.contains(tag))
     }
 
+    @Test(arguments: ["android", "android_v2", "webpush"])
+    func `data for one platform counts in the limit`(place: String) throws {
+        let names = #""collapse_key":"c","#
+        func message(_ bytes: Int) throws -> Built {
+            let text = String(repeating: "x", count: bytes - 1)
+            let members = place == "webpush" ? "" : names
+            let event = try Event(
+                #"{"data":{"a":"b"},"fcm":{"\#(place)":{\#(members)"data":{"k":"\#(text)"}}}}"#)
+            return Built(fcm: event.content)
+        }
+        #expect(try message(4096).rendering == .request([]))
+        #expect(try message(4097).rendering == .tooLarge(bytes: 4097, limit: 4096))
+    }
+
     @Test func `FCM-10: values become text with every digit`() throws {
         let event = try Event(
             #"""

@@ -95,8 +95,9 @@ public final class FCMRenderer {
             // What is generated always parses; the override alone would then be the message.
             let base = try? parser.parse(merging.bytes)
             JSONMerge.write(base, patchedWith: patch, except: Self.notMerged, to: body)
-            payloadBytes +=
-                mergedTextBytes(in: body, from: start) - textBytes(content, target)
+            let merged = measure(body, from: start)
+            payloadBytes =
+                max(payloadBytes - textBytes(content, target), merged.data) + merged.text
         } else {
             payloadBytes = writeMessage(content, target, &notes, to: body)
         }
@@ -120,12 +121,22 @@ public final class FCMRenderer {
         }
     }
 
-    /// How many bytes of notification text the message has after merging; looks at its rules.
-    private func mergedTextBytes(in body: ByteWriter, from start: Int) -> Int {
+    /// How many bytes of notification text the message has after merging, and of data for one
+    /// platform, which goes there in the place of everybody's; looks at its rules.
+    private func measure(_ body: ByteWriter, from start: Int) -> (text: Int, data: Int) {
         let bytes = UnsafeRawBufferPointer(rebasing: body.bytes[start...])
-        guard let merged = try? parser.parse(bytes) else { return bytes.count }
+        guard let merged = try? parser.parse(bytes) else { return (bytes.count, 0) }
         problem = FCMFieldRule.problem(with: merged)
-        return Self.textBytes(of: merged["notification"])
+        let places: [StaticString] = ["android", "android_v2", "androidV2", "webpush"]
+        let data = places.map { Self.dataBytes(of: merged[$0]?["data"]) }.max() ?? 0
+        return (Self.textBytes(of: merged["notification"]), data)
+    }
+
+    private static func dataBytes(of data: JSONValue?) -> Int {
+        guard let data, data.isObject else { return 0 }
+        var count = 0
+        data.forEachMember { count += $0.count + ($1.stringBytes?.count ?? 0) }
+        return count
     }
 
     /// How many bytes of notification text the content puts into the message.

@@ -130,7 +130,8 @@ extension Configuration.WebPush {
             section.report("default_key", "no such key in vapid_keys")
         } else if keys.count > 1 {
             section.report(
-                "default_key", "missing; say which of the keys signs for registrations without one")
+                "default_key", "missing; say which key is tried first for registrations without one"
+            )
         }
         allowedHosts = section.hosts("allowed_hosts")
         allowLoopback = section.bool("allow_loopback", default: false)

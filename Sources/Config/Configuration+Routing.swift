@@ -75,6 +75,8 @@ extension Configuration.App {
 
         /// Schemes that a deep link may have, in lower case; default only `https`.
         public var linkSchemes: [String]
+        /// Whether the configuration lists them: then links that events bring are held to the list.
+        public var statesLinkSchemes: Bool
         /// Hosts that an image may come from, in lower case; `*.` in front stands for any
         /// subdomain. Default none.
         public var imageHosts: [String]
@@ -87,6 +89,7 @@ extension Configuration.App {
 
 extension Configuration.App.Abilities {
     internal init(_ section: inout ConfigurationSection) {
+        statesLinkSchemes = section.has("link_schemes")
         linkSchemes = section.texts(
             "link_schemes", default: ["https"], "schemes such as https or myapp, without a colon"
         ) { text in

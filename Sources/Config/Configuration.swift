@@ -227,7 +227,7 @@ public struct Configuration: Sendable {
 
         /// Whom push services may turn to: `mailto:` or `https:`.
         public var subject: String
-        /// The keys, at least one; the first signs for registrations that name none.
+        /// The keys, at least one; the first is tried first for registrations that name none.
         public var keys: [Key]
         /// Hosts that are sent to: names, `*.example.net`, either with a port, or `*`; nil for
         /// the services of the browsers.

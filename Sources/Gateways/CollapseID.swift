@@ -22,6 +22,17 @@ public enum CollapseID {
         key.withUTF8 { write(key: UnsafeRawBufferPointer($0), to: writer) }
     }
 
+    /// Appends the topic of a web push (RFC 8030, section 5.4): at most 32 characters of base64url.
+    /// A key is hashed, never cut, so that two keys that begin alike stay two. A push without a key
+    /// replaces only a copy of itself.
+    public static func writeTopic(key: String?, identity: UUIDBytes, to writer: ByteWriter) {
+        if let key {
+            writer.append(Base64URL.encode(SHA256Digest(of: key).bytes.prefix(24)))
+        } else {
+            writer.append(Base64URL.encode(identity.bytes))
+        }
+    }
+
     private static func write(key: UnsafeRawBufferPointer, to writer: ByteWriter) {
         let fits =
             (1...APNsLimits.collapseIDBytes).contains(key.count)

@@ -24,7 +24,9 @@ public struct ContentError: Error, Equatable, CustomStringConvertible {
 public final class NotificationContent {
     /// What a word's value may be.
     internal enum Form {
-        case string, strings, integer, number, bool, stringOrObject, actions
+        case string, strings, bool, actions
+        /// What APNs and FCM demand of the word that becomes one of theirs.
+        case count, share, level, sound, color
     }
 
     /// Where a word goes in an APNs payload.
@@ -86,17 +88,17 @@ public final class NotificationContent {
             name: "body_loc_args", form: .strings, apns: .alert("loc-args"),
             fcm: .android("body_loc_args")),
         Word(name: "launch_image", form: .string, apns: .alert("launch-image"), fcm: .nowhere),
-        Word(name: "badge", form: .integer, apns: .aps("badge"), fcm: .nowhere, role: .badge),
+        Word(name: "badge", form: .count, apns: .aps("badge"), fcm: .nowhere, role: .badge),
         Word(
-            name: "sound", form: .stringOrObject, apns: .aps("sound"), fcm: .android("sound"),
+            name: "sound", form: .sound, apns: .aps("sound"), fcm: .android("sound"),
             role: .sound),
         Word(name: "thread_id", form: .string, apns: .aps("thread-id"), fcm: .nowhere),
         Word(name: "category", form: .string, apns: .aps("category"), fcm: .nowhere),
         Word(
-            name: "interruption_level", form: .string, apns: .aps("interruption-level"),
+            name: "interruption_level", form: .level, apns: .aps("interruption-level"),
             fcm: .nowhere),
         Word(
-            name: "relevance_score", form: .number, apns: .aps("relevance-score"), fcm: .nowhere),
+            name: "relevance_score", form: .share, apns: .aps("relevance-score"), fcm: .nowhere),
         Word(
             name: "target_content_id", form: .string, apns: .aps("target-content-id"),
             fcm: .nowhere),
@@ -114,7 +116,7 @@ public final class NotificationContent {
         Word(name: "actions", form: .actions, apns: .nowhere, fcm: .nowhere, role: .actions),
         Word(name: "pointer", form: .string, apns: .nowhere, fcm: .nowhere, role: .pointer),
         Word(name: "icon", form: .string, apns: .nowhere, fcm: .android("icon")),
-        Word(name: "color", form: .string, apns: .nowhere, fcm: .android("color")),
+        Word(name: "color", form: .color, apns: .nowhere, fcm: .android("color")),
         Word(name: "ticker", form: .string, apns: .nowhere, fcm: .android("ticker")),
         Word(name: "click_action", form: .string, apns: .nowhere, fcm: .android("click_action")),
     ]
@@ -145,8 +147,14 @@ public final class NotificationContent {
     internal let hasInterruptionLevel: Bool
     /// Whether the app's extension is asked for by name.
     internal let asksForExtension: Bool
-    /// Whether a person sees or hears anything of it.
+    /// Whether a person sees or hears anything of it on Apple's devices, where a sound or a badge
+    /// are enough.
     public let isVisible: Bool
+    /// Whether Android shows anything: a text, or one that the app has under a key. Without it a
+    /// notification there is an empty line.
+    public let isVisibleOnAndroid: Bool
+    /// Whether it has a title or a body.
+    internal let hasText: Bool
     /// Whether `aps.alert` has anything to hold.
     internal let hasAlert: Bool
     /// The bytes of the texts in FCM's `notification`; nil when it has none.
@@ -206,6 +214,16 @@ public final class NotificationContent {
         self.hasAlert = hasAlert
         self.isVisible = hasAlert || hasSound || badge != nil
         self.fcmTextBytes = fcmTextBytes
+        let rows = entries.map(\.row)
+        hasText = rows.contains(where: Self.textRows.contains)
+        isVisibleOnAndroid = hasText || rows.contains(where: Self.keyRows.contains)
+    }
+
+    private static let textRows = rows(["title", "body"])
+    private static let keyRows = rows(["title_loc_key", "body_loc_key"])
+
+    private static func rows(_ names: [StaticString]) -> [Int] {
+        names.compactMap { name in words.firstIndex { $0.name.spells(name) } }
     }
 
     private static func row(named name: UnsafeRawBufferPointer) -> Int? {
@@ -226,11 +244,19 @@ public final class NotificationContent {
     private static func problem(with value: JSONValue, as form: Form) -> String? {
         switch form {
         case .string: return value.kind == .string ? nil : "must be a string"
-        case .integer: return value.int64 == nil ? "must be a whole number" : nil
-        case .number: return value.kind == .number ? nil : "must be a number"
         case .bool: return value.kind == .bool ? nil : "must be true or false"
-        case .stringOrObject:
-            return value.kind == .string || value.isObject ? nil : "must be a string or an object"
+        case .count:
+            return value.int64.map { $0 >= 0 } ?? false ? nil : "must be a whole number from 0"
+        case .share:
+            let share = value.kind == .number ? value.double : nil
+            return share.map { $0 >= 0 && $0 <= 1 } ?? false ? nil : "must be a number from 0 to 1"
+        case .level:
+            return APNsKeyRule.isLevel(value)
+                ? nil : "must be \(APNsKeyRule.Form.level.rawValue)"
+        case .sound:
+            return value.kind == .string || APNsKeyRule.isCriticalSound(value)
+                ? nil : "must be \(APNsKeyRule.Form.sound.rawValue)"
+        case .color: return FCMFieldRule.isColor(value) ? nil : "must be a colour such as #1a2b3c"
         case .strings:
             var fits = value.isArray
             value.forEachElement { fits = fits && $0.kind == .string }

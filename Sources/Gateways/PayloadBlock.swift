@@ -26,7 +26,7 @@ internal enum PayloadBlock {
             if let actions = notification.actions { block.value("actions", actions) }
             if isShownByApp {
                 block.name("notification")
-                writeShown(notification, to: writer)
+                writeShown(content, notification, to: writer)
             }
         }
         if let cursor = content.cursor {
@@ -40,9 +40,16 @@ internal enum PayloadBlock {
     }
 
     /// Writes what an app needs to show a notification itself: the words that the system would
-    /// have got, under their names in FCM.
-    private static func writeShown(_ notification: NotificationContent, to writer: ByteWriter) {
+    /// have got, under their names in FCM, and the tag by which it shows a newer one in place of
+    /// an older one.
+    private static func writeShown(
+        _ content: borrowing PushContent, _ notification: NotificationContent,
+        to writer: ByteWriter
+    ) {
+        let tag = ByteWriter(capacity: 64)
+        CollapseID.write(of: content, to: tag)
         var object = JSONObjectWriter(writer)
+        object.string("tag", tag.bytes)
         for entry in notification.entries {
             switch entry.fcm {
             case .notification(let name), .android(let name): object.value(name, entry.value)

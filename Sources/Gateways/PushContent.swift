@@ -149,8 +149,11 @@ public final class PushContent {
     /// Whether the push is worth nothing any more.
     internal var isOver: Bool { expiresAt.map { $0 <= now && !storesNothing } ?? false }
 
-    /// Whether a person sees or hears anything of it.
+    /// Whether a person sees or hears anything of it on Apple's devices.
     internal var isVisible: Bool { notification?.isVisible ?? false }
+
+    /// Whether Android shows anything of it.
+    internal var isVisibleOnAndroid: Bool { notification?.isVisibleOnAndroid ?? false }
 
     /// The expiry, no later than a gateway stores; nil when the event names none.
     internal func expiry(

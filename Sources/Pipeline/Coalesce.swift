@@ -126,11 +126,9 @@ extension Lane {
         let envelope = try settings.decoder.decode(input, with: event.parser)
         event.envelope = envelope
         event.app = app(named: envelope.app)
-        for folded in event.burst?.folded ?? [] {
-            guard let other = folded.cursor, let cursor = envelope.cursor, other.log == cursor.log
-            else { continue }
-            envelope.cursor?.sequence = max(cursor.sequence, other.sequence)
-        }
+        event.carry(event.reentry?.cursor)
+        // The latest first: its log is taken by a carrier that has none.
+        for folded in (event.burst?.folded ?? []).reversed() { event.carry(folded.cursor) }
         event.routed = try contents.route(
             envelope, app: event.app?.name ?? "", as: held.match, count: event.burst?.count ?? 1)
     }

@@ -204,6 +204,7 @@ extension Lane {
                 ? partition.eventClass
                 : settings.classes[event.position.topic] ?? .transactional
             event.envelope = try settings.decoder.decode(input, with: event.parser)
+            event.carry(event.reentry?.cursor)
             try route(event)
             if partition.road == .events { noteRouting(of: input, event) }
         } catch {

@@ -266,6 +266,7 @@ extension Lane: HTTP2PoolDelegate {
         // A credential that was replaced may be revoked; its successor was found good. Nothing was
         // delivered, so nothing is repeated.
         if isAboutFormerCredential(verdict, target) { return wake(target, after: .zero) }
+        if takesOtherKey(verdict, target) { return wake(target, after: .zero) }
         alarms.verdict(verdict, target.bulkhead)
         if verdict.drainsConnection { replaceConnections(of: target) }
         var settlement = Settlement(

@@ -117,7 +117,7 @@ internal struct EventContent {
 }
 
 /// A position in one of the publisher's logs, for hints.
-internal struct EventCursor {
+internal struct EventCursor: Equatable {
     var log: String
     var sequence: Int64
 }

@@ -29,11 +29,12 @@ public final class EventExplainer {
     }
 
     /// Says what would become of an event that is published now and whose user has these
-    /// addresses and this record; throws what would stand in the dead letter. With a count of two
+    /// addresses and this record, while operators hold `levers`; throws what would stand in the dead letter. With a count of two
     /// or more it is the latest of a burst of so many, and sent for all of them.
     public func explain(
         _ value: [UInt8], of eventClass: EventClass = .transactional, count: Int64 = 1,
-        to addresses: [DeviceAddress], user: UserRecord? = nil, at now: UnixMillis
+        to addresses: [DeviceAddress], user: UserRecord? = nil, levers: Levers = .none,
+        at now: UnixMillis
     ) throws(EventCheck.Refusal) -> Explanation {
         let parser = JSONParser()
         let result = value.withUnsafeBytes { bytes -> Result<Explanation, EventCheck.Refusal> in
@@ -42,7 +43,7 @@ public final class EventExplainer {
                 timestamp: now, key: nil, value: bytes, headers: [])
             do throws(Refusal) {
                 return .success(
-                    try explain(record, eventClass, count, addresses, user, now, parser))
+                    try explain(record, eventClass, count, addresses, user, levers, now, parser))
             } catch {
                 return .failure(EventCheck.Refusal(code: error.code, reason: error.reason))
             }
@@ -52,7 +53,8 @@ public final class EventExplainer {
 
     private func explain(
         _ record: InputRecord, _ eventClass: EventClass, _ count: Int64,
-        _ addresses: [DeviceAddress], _ user: UserRecord?, _ now: UnixMillis, _ parser: JSONParser
+        _ addresses: [DeviceAddress], _ user: UserRecord?, _ levers: Levers, _ now: UnixMillis,
+        _ parser: JSONParser
     ) throws(Refusal) -> Explanation {
         let decoder = EventDecoder(
             maximumBytes: configuration.limits.eventBytes,
@@ -66,6 +68,7 @@ public final class EventExplainer {
             guard envelope.content.isExplicit else {
                 throw envelope.refusal(.noRoute, routes.noRoute(for: envelope.type))
             }
+            try contents.checkAddresses(of: envelope, app: app.name, in: routes)
         }
         let identity = envelope.identity(app: app.name, scratch: scratch)
         let addresses = envelope.broadcastAddress(app: app.name).map { [$0] } ?? addresses
@@ -73,7 +76,10 @@ public final class EventExplainer {
         let quiet = routed.flatMap {
             QuietTime($0, envelope, user, meant, contents.clocks, at: now)
         }
-        let targets = meant.map { address in
+        let chosen = envelope.targets(
+            among: addresses, routed?.route, preferring: configuration.index.gatewayPreference
+        ) { app.has($0.gateway) }
+        let targets = chosen.map { address in
             Explanation.Target(
                 addressID: address.addressID, gateway: address.gateway,
                 environment: address.environment, platform: address.platform,
@@ -83,13 +89,21 @@ public final class EventExplainer {
         return Explanation(
             type: envelope.type, userID: envelope.resultUserID, to: envelope.to, app: app.name,
             route: routed?.route.name, choice: choice(routed?.route),
-            obstacles: [quiet?.description].compactMap(\.self)
+            obstacles: levers.holding(envelope, app: app.name, chosen).map {
+                "paused by an operator: \($0): it waits until that is resumed"
+            } + [quiet?.description].compactMap(\.self)
                 + routes.caps.lines(of: routed, envelope), kind: routed?.kind,
             priority: envelope.priority, collapseKey: envelope.collapseKey,
             folding: envelope.folding(
                 routed?.route, deduplicate: configuration.dispatch.deduplicate, at: now,
                 scratch: scratch),
             expiresAt: envelope.expiresAt, targets: targets,
+            notPreferred: meant.filter { address in
+                !chosen.contains { $0 === address }
+            }.map { address in
+                let other = chosen.first { $0.pushPlace == address.pushPlace }
+                return (address.addressID, other?.addressID ?? "")
+            },
             passedOver: addresses.map(\.addressID).filter { id in
                 !meant.contains { $0.addressID == id }
             })
@@ -123,6 +137,7 @@ public final class EventExplainer {
         _ quiet: QuietTime?
     ) -> Explanation.Answer {
         if envelope.expiresAt <= now { return .expired }
+        if address.isQuarantined { return .suppressed(reason: Reason.quarantined.rawValue) }
         let reason =
             routed?.suppression(of: address, user)
             ?? (routed == nil && address.permission == .denied ? .permissionDenied : nil)
@@ -317,6 +332,18 @@ public final class EventExplainer {
             }, body: body ?? text, sentBody: sealedBody ?? Array(text.utf8), secret: secret,
             bodyBytes: request.body.count, notes: notes,
             doubts: SensitiveValues.found(in: body ?? text))
+    }
+}
+
+extension Configuration.App {
+    /// Whether there is a credential to send with.
+    fileprivate func has(_ gateway: Gateway) -> Bool {
+        switch gateway {
+        case .apns: apns != nil
+        case .fcm: fcm != nil
+        case .webpush: webPush != nil
+        case .expo: expo != nil
+        }
     }
 }
 

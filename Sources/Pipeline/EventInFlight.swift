@@ -151,6 +151,9 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var windowUntil: UnixMillis?
     /// Set when it has been in a window: what it stands for.
     @exclusivity(unchecked) var burst: Burst?
+    /// The cursor of an event that was folded into this one, where it is what is sent. The record
+    /// does not have it, so it travels through the retry topics beside it.
+    @exclusivity(unchecked) private(set) var carriedCursor: EventCursor?
     /// The record as received.
     let source = SourceRecord()
     @exclusivity(unchecked) var consumedAt = UnixMillis(0)
@@ -210,6 +213,7 @@ internal final class EventInFlight: SlabResident {
         reentry = nil
         windowUntil = nil
         burst = nil
+        carriedCursor = nil
         ticket = nil
         source.forget()
         postponedTargets = 0
@@ -237,6 +241,21 @@ internal final class EventInFlight: SlabResident {
         // A rare large record must not pin its parser's memory for good.
         if recordBytes > Limits.keptParserBytes { parser = JSONParser() }
         recordBytes = 0
+    }
+
+    /// Takes the cursor of an event that is folded into this one; true when another is sent now.
+    ///
+    /// A push has room for one cursor: of one log the furthest goes, an event without one takes it,
+    /// and one with a cursor of another log keeps its own.
+    @discardableResult
+    func carry(_ other: EventCursor?) -> Bool {
+        guard let envelope, let other else { return false }
+        if let own = envelope.cursor, own.log != other.log || own.sequence >= other.sequence {
+            return false
+        }
+        envelope.cursor = other
+        carriedCursor = other
+        return true
     }
 
     private enum Limits {

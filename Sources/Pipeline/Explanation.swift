@@ -81,6 +81,9 @@ public struct Explanation: Sendable {
     public let expiresAt: UnixMillis
     /// The addresses that it is for.
     public let targets: [Target]
+    /// Addresses that it would be for, were the install not reached through another one, which
+    /// stands beside each.
+    public let notPreferred: [(addressID: String, reachedThrough: String)]
     /// Addresses of the user that it is not for.
     public let passedOver: [String]
 }

@@ -154,7 +154,10 @@ extension Lane: TokenIndexDelegate {
         if dropped > 0 { alarms.addressesDropped(dropped) }
         event.fannedOutAt = loop.wall
         let stems = writeStems(of: event)
-        for address in chosen(addresses, for: event) {
+        let chosen = envelope.targets(
+            among: addresses, event.routed?.route, preferring: settings.gatewayPreference
+        ) { app.bulkhead($0.gateway, $0.environment) != nil }
+        for address in chosen {
             let target = targets.take()
             target.event = event
             target.address = address
@@ -267,42 +270,36 @@ extension Lane: TokenIndexDelegate {
 
 // MARK: - One push for an install
 
-extension Lane {
+extension EventEnvelope {
     /// The addresses that are meant, of each install only one: what could be reached through
     /// several gateways is reached through the preferred one of those that are configured.
-    private func chosen(_ addresses: [DeviceAddress], for event: EventInFlight) -> [DeviceAddress] {
-        guard let envelope = event.envelope, let app = event.app else { return [] }
-        let meant = addresses.filter { envelope.addresses($0, event.routed?.route) }
+    func targets(
+        among addresses: [DeviceAddress], _ route: Route?, preferring preference: [Gateway],
+        isConfigured: (DeviceAddress) -> Bool
+    ) -> [DeviceAddress] {
+        let meant = addresses.filter { self.addresses($0, route) }
         // Only an instance makes a second address of one kind possible.
         guard meant.count > 1, meant.contains(where: \.isInstance) else { return meant }
+        func rank(_ address: DeviceAddress) -> (Int, Int, Int64) {
+            let isUsable = isConfigured(address) && !address.isQuarantined
+            let place = preference.firstIndex(of: address.gateway)
+            return (isUsable ? 0 : 1, place ?? .max, -address.registeredAt.value)
+        }
         var best: [String: DeviceAddress] = [:]
         for address in meant {
-            let place = Self.place(of: address)
-            guard let other = best[place], !isPreferred(address, over: other, app) else {
+            let place = address.pushPlace
+            guard let other = best[place], rank(address) >= rank(other) else {
                 best[place] = address
                 continue
             }
         }
-        return meant.filter { best[Self.place(of: $0)] === $0 }
+        return meant.filter { best[$0.pushPlace] === $0 }
     }
+}
 
+extension DeviceAddress {
     /// What one push is enough for: a kind on an install.
-    private static func place(of address: DeviceAddress) -> String {
-        "\(address.installID)/\(address.kind)"
-    }
-
-    private func isPreferred(
-        _ address: DeviceAddress, over other: DeviceAddress, _ app: LaneApp
-    ) -> Bool {
-        func rank(_ address: DeviceAddress) -> (Int, Int, Int64) {
-            let isUsable =
-                app.bulkhead(address.gateway, address.environment) != nil
-                && !address.isQuarantined
-            let place = settings.gatewayPreference.firstIndex(of: address.gateway)
-            return (isUsable ? 0 : 1, place ?? .max, -address.registeredAt.value)
-        }
-        return rank(address) < rank(other)
-    }
+    var pushPlace: String { "\(installID)/\(kind)" }
 }
 
 extension EventEnvelope {

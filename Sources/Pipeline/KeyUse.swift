@@ -27,6 +27,13 @@ internal struct KeyUse {
     /// Nothing is counted here any more.
     func end() { gauge.set(0) }
 
+    /// A subscription that was sent to is not on this key after all.
+    mutating func mistaken(_ name: UInt64) {
+        guard current.remove(name) != nil, !former.contains(name) else { return }
+        count -= 1
+        gauge.set(count)
+    }
+
     /// A subscription was sent to; `name` is the beginning of its endpoint's hash.
     mutating func used(_ name: UInt64, at now: MonotonicTime) {
         if now - began >= Self.period {

@@ -255,8 +255,8 @@ extension Lane {
     private func giveWay(_ target: TargetInFlight, to newer: TargetInFlight) {
         guard let event = newer.event, let ordered = event.ordered else { return }
         target.isOrdered = false
-        if let other = target.event?.ordered, other.isAhead(of: ordered) {
-            event.advance(to: other.sequence, contents)
+        if let other = target.event?.ordered, other.isAhead(of: ordered) || ordered.log == nil {
+            event.advance(past: other, contents)
         }
         fold(target, into: ordered)
     }
@@ -291,9 +291,12 @@ extension Lane {
 extension EventInFlight {
     /// Takes the cursor of an event that was folded into this one. What was written of it with the
     /// old one is written anew.
-    fileprivate func advance(to sequence: Int64, _ contents: ContentMaker) {
-        envelope?.cursor?.sequence = sequence
-        ordered?.sequence = sequence
+    fileprivate func advance(past other: OrderedEvent, _ contents: ContentMaker) {
+        guard let log = other.log, carry(EventCursor(log: log, sequence: other.sequence)) else {
+            return
+        }
+        ordered?.log = log
+        ordered?.sequence = other.sequence
         content = nil
         shared.forget()
         if let routed { contents.recycle(routed) }

@@ -77,11 +77,13 @@ extension Lane {
         } catch {
             return .settled(refusal(of: error))
         }
+        let index = sender.keyIndex(for: address)
         let token: VAPIDToken
         do throws(VAPIDFault) {
             token = try sender.credential.token(
-                for: subscription.endpoint, keyID: address.vapidKeyID, at: loop.now,
-                wall: loop.wall)
+                for: subscription.endpoint,
+                keyID: index.map { sender.credential.keyIDs[$0] } ?? address.vapidKeyID,
+                at: loop.now, wall: loop.wall)
         } catch {
             return .settled(credentialFault(error))
         }
@@ -89,8 +91,30 @@ extension Lane {
         target.credentialBorn = token.mintedAt
         let rendering = sender.renderer.render(
             content, to: subscription, authorization: token, into: request)
-        if case .request = rendering { sender.built(for: address, at: loop.now) }
+        if case .request = rendering, let index {
+            target.vapidKey = index
+            sender.built(for: address, with: index, at: loop.now)
+        }
         return rendered(rendering, target, request)
+    }
+
+    /// Whether a push that was signed with another key than its subscription's goes out again with
+    /// the next one: its registration names none, and the first key may be a newer one. Nothing was
+    /// delivered, so nothing is repeated; nothing is said of the subscription before every key was
+    /// refused.
+    func takesOtherKey(_ verdict: Verdict, _ target: TargetInFlight) -> Bool {
+        guard case .final(.tokenSuspended) = verdict.course,
+            verdict.reason == .vapidKeyMismatch || verdict.reason == .vapidPkHashMismatch,
+            let bulkhead = target.bulkhead, case .webpush(let sender) = bulkhead.sender,
+            let address = target.address, address.vapidKeyID == nil,
+            target.vapidKeysRefused + 1 < sender.credential.keyIDs.count
+        else { return false }
+        target.vapidKeysRefused += 1
+        // Other keys may have come since, in another order.
+        if target.credentialEpoch == bulkhead.credentialEpoch {
+            sender.mistook(target.vapidKey, for: address)
+        }
+        return true
     }
 
     /// What becomes of a target whose subscription cannot be sent to. Nobody but a new registration

@@ -4,6 +4,7 @@
 
 public import Base
 internal import Gateways
+internal import TokenIndex
 
 /// What a lever is attached to.
 public enum LeverKind: String, Sendable, CaseIterable {
@@ -109,6 +110,25 @@ public struct Levers: Sendable, Equatable {
     /// The same for an event that was read.
     internal func hold(on envelope: EventEnvelope, app: String?) -> LeverKind? {
         hold(type: envelope.type, source: envelope.source, app: app)
+    }
+
+    /// What is paused of all that concerns an event or one of its addresses, for people.
+    internal func holding(
+        _ envelope: EventEnvelope, app: String, _ addresses: [DeviceAddress]
+    ) -> [Lever] {
+        paused.filter { lever in
+            switch lever.kind {
+            case .type: NamePatterns([lever.value]).match(envelope.type)
+            case .source: lever.value == envelope.source
+            case .app: lever.value == app
+            case .gateway:
+                Lever.bulkheads(of: lever.value)?.contains { lot in
+                    addresses.contains {
+                        $0.gateway == lot.gateway && $0.environment == lot.environment
+                    }
+                } ?? false
+            }
+        }.sorted { $0.description < $1.description }
     }
 
     /// Whether everything for a gateway is held back.

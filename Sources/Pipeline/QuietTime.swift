@@ -26,7 +26,8 @@ internal struct QuietTime {
         guard let quiet = routed.route.quiet, routed.kind == .alert || routed.kind == .raw,
             // Nobody in particular reads a broadcast, by nobody's clock.
             !envelope.isValidation, !envelope.isBroadcast,
-            !(quiet.highPasses && envelope.priority == .high),
+            !(quiet.highPasses
+                && (envelope.priority == .high || routed.route.importance.isHigh)),
             let hours = user?.quietHours ?? quiet.hours
         else { return nil }
         timeZone = Self.zone(user, addresses, clocks) ?? quiet.timeZone
@@ -59,6 +60,16 @@ internal struct QuietTime {
             last = (seen, zone)
         }
         return last?.zone
+    }
+}
+
+extension Importance {
+    /// Whether it is worth a disturbance: high, or more than that.
+    fileprivate var isHigh: Bool {
+        switch self {
+        case .passive, .normal: false
+        case .high, .timeSensitive, .critical: true
+        }
     }
 }
 

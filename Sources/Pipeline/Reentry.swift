@@ -62,6 +62,8 @@ internal struct Reentry: Equatable {
     var burstCount: Int64?
     var foldedCount: Int64 = 0
     var foldedNames: [UInt8] = []
+    /// The furthest cursor of the events folded into it, when that is not its own.
+    var cursor: EventCursor?
     /// How many targets the event has; nil when it was not looked up yet.
     var targets: Int?
     var fannedOutAt: UnixMillis?
@@ -99,6 +101,12 @@ extension Reentry {
             windowUntil = UnixMillis(try number(Self.windowHeader))
         }
         if record.header(Self.burstHeader) != nil { try readBurst(record, number, parser) }
+        if let bytes = record.header(Self.cursorHeader) {
+            guard let root = try? parser.parse(bytes), let cursor = EventCursor(root) else {
+                throw Self.refusal("\(Self.cursorHeader) is not a cursor")
+            }
+            self.cursor = cursor
+        }
         guard record.header(Self.targetsHeader) != nil else { return }
         targets = Int(try number(Self.targetsHeader))
         fannedOutAt = UnixMillis(try number(Self.fanoutHeader))
@@ -170,8 +178,26 @@ extension Reentry {
     static let burstHeader = "bugle-burst"
     static let foldedHeader = "bugle-folded"
     static let foldedCountHeader = "bugle-folded-count"
+    static let cursorHeader = "bugle-cursor"
     /// Which dead letter the event replays; it stays with the event on every road.
     static let replayHeader = "bugle-replay-of"
+}
+
+extension EventCursor {
+    /// Reads what `write` has written.
+    fileprivate init?(_ value: JSONValue) {
+        guard value.isObject, let log = value["log"]?.string, let sequence = value["seq"]?.int64
+        else { return nil }
+        self.init(log: log, sequence: sequence)
+    }
+
+    /// Writes it as events state it.
+    func write(to bytes: ByteWriter) {
+        var object = JSONObjectWriter(bytes)
+        object.string("log", log)
+        object.integer("seq", sequence)
+        object.end()
+    }
 }
 
 extension PendingTarget {

@@ -56,6 +56,9 @@ internal struct RetryRecord {
                     burst.names.withUnsafeBytes { outbox.bytes(copying: $0) })
             }
         }
+        if let cursor = event.carriedCursor {
+            outbox.addHeader("bugle-cursor", outbox.bytes { cursor.write(to: $0) })
+        }
         guard isFannedOut else { return }
         add("bugle-targets", String(event.targetCount))
         add(

@@ -25,6 +25,7 @@ extension Lane {
             }
             envelope.content.notification = standIn.value
         }
+        try contents.checkAddresses(of: envelope, app: app.name, in: routes)
     }
 
     private func unknownApp(_ name: String?) -> String {

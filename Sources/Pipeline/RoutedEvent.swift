@@ -83,8 +83,8 @@ extension DeviceAddress {
 /// A route's words for one kind of reader. Reused.
 internal final class ContentVersion {
     fileprivate(set) var reader = Route.Reader()
-    /// The gateway whose limit its body was shortened for; nil for the whole body.
-    fileprivate var shortenedFor: Gateway?
+    /// For whose limit its body was shortened; nil for the whole body.
+    fileprivate var shortenedFor: BodyPlace?
     /// By how many bytes of a request; equal for all targets whose requests are equally long.
     fileprivate var excess = 0
     /// What is encrypted for each target of a route that does so; else empty.
@@ -96,12 +96,28 @@ internal final class ContentVersion {
     var content: PushContent?
 
     fileprivate func fits(
-        _ reader: Route.Reader, shortenedFor gateway: Gateway?, by excess: Int
+        _ reader: Route.Reader, shortenedFor place: BodyPlace?, by excess: Int
     ) -> Bool {
-        shortenedFor == gateway && self.excess == excess
+        shortenedFor == place && self.excess == excess
             && self.reader.mustSee == reader.mustSee
             && self.reader.locale == reader.locale
             && self.reader.timeZone == reader.timeZone
+    }
+}
+
+/// Where a body stands that is too long, as far as its bytes are counted differently.
+private struct BodyPlace: Equatable {
+    let gateway: Gateway
+    /// Whether its escapes count: FCM and Expo count the text itself, the others the JSON around
+    /// it, and so does FCM where the text is in our block, which is JSON text among its data.
+    let isJSON: Bool
+
+    init(_ routed: RoutedEvent, _ address: DeviceAddress) {
+        gateway = address.gateway
+        let isShownByApp =
+            gateway == .fcm && routed.route.androidDisplay == .app
+            && address.withPlatform { $0.isEmpty || $0.elementsEqual("android".utf8) }
+        isJSON = isShownByApp || routed.route.encrypts || gateway != .fcm && gateway != .expo
     }
 }
 
@@ -131,6 +147,16 @@ internal final class ContentMaker {
         event.count = count
         guard let match = table.match(event, of: eventClass) else { return nil }
         return try route(envelope, event, match)
+    }
+
+    /// Refuses an event without a route whose own addresses lead where its app does not list.
+    func checkAddresses(
+        of envelope: EventEnvelope, app: String, in table: RouteTable
+    ) throws(Refusal) {
+        guard envelope.content.notification != nil else { return }
+        do throws(TemplateError) {
+            try table.checkAddresses(of: ExplicitContent(envelope.content), app: app)
+        } catch { throw envelope.refusal(.contentError, "\(error)") }
     }
 
     /// The event with the route that it was matched with before; `count` as in `RouteEvent`.
@@ -226,15 +252,15 @@ internal final class ContentMaker {
         without excess: Int, base: () -> PushContent
     ) throws(ContentError) -> ContentVersion {
         let reader = routed.reader(at: address, user)
-        let gateway = excess > 0 ? address.gateway : nil
+        let place = excess > 0 ? BodyPlace(routed, address) : nil
         if let version = routed.versions.first(where: {
-            $0.fits(reader, shortenedFor: gateway, by: excess)
+            $0.fits(reader, shortenedFor: place, by: excess)
         }) {
             return version
         }
         let version = spare.popLast() ?? ContentVersion()
         version.reader = reader
-        version.shortenedFor = gateway
+        version.shortenedFor = place
         version.excess = excess
         do throws(ContentError) {
             version.content = try content(of: routed, version, base(), without: excess)
@@ -263,8 +289,8 @@ internal final class ContentMaker {
         } catch {
             throw ContentError(field: error.field, problem: error.problem)
         }
-        if excess > 0 {
-            shortenBody(by: excess, for: version.shortenedFor, sealed: routed.route.encrypts)
+        if let place = version.shortenedFor {
+            shortenBody(by: excess, at: place, sealed: routed.route.encrypts)
         }
         if routed.route.encrypts { try hideSecrets(in: version) }
         let root: JSONValue
@@ -310,15 +336,13 @@ internal final class ContentMaker {
     /// Takes at least so many bytes off the end of the notification's body, at the boundary of a
     /// character, the ellipsis counted. Nothing else shrinks: a body that is gone altogether
     /// leaves a payload that is still too large, and is refused as that.
-    private func shortenBody(by excess: Int, for gateway: Gateway?, sealed isSealed: Bool) {
+    private func shortenBody(by excess: Int, at place: BodyPlace, sealed isSealed: Bool) {
         // Encrypted text goes out in base64url, four characters for three bytes.
         let excess = isSealed ? (excess + 1) * 3 / 4 + 1 : excess
         guard let root = try? shortening.parse(words.bytes),
             let body = root["notification"]?["body"]?.string
         else { return }
-        // FCM and Expo count the text, the others and what is encrypted the JSON around it too.
-        let isJSON = isSealed || gateway != .fcm && gateway != .expo
-        guard let kept = Shortening.prefix(of: body, without: excess, asJSON: isJSON) else {
+        guard let kept = Shortening.prefix(of: body, without: excess, asJSON: place.isJSON) else {
             return
         }
         patch.removeAll()

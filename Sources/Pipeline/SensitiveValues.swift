@@ -7,11 +7,16 @@ internal enum SensitiveValues {
     /// What a text seems to hold, in words.
     static func found(in text: String) -> [String] {
         var found: [String] = []
-        let bytes = Array(text.utf8)
+        // What is written for people to read often has blanks that no line is broken at.
+        let bytes = Array(
+            text.replacing("\u{A0}", with: " ").replacing("\u{202F}", with: " ").utf8)
         if runs(in: bytes, where: isDigitOrGap).contains(where: holdsCardNumber) {
             found.append("a card number")
         }
-        if runs(in: bytes, where: isCapitalOrDigit).contains(where: isIBAN) {
+        if runs(in: bytes, where: isCapitalOrDigit).contains(where: isIBAN)
+            || runs(in: bytes, where: { isCapitalOrDigit($0) || $0 == 0x20 })
+                .contains(where: holdsGroupedIBAN)
+        {
             found.append("an IBAN")
         }
         if runs(in: bytes, where: isTokenByte).contains(where: isJWT) { found.append("a JWT") }
@@ -40,9 +45,25 @@ internal enum SensitiveValues {
             || byte == 0x2E
     }
 
-    /// Thirteen to nineteen digits with a network's first digit and Luhn's check digit.
+    /// A card number as one piece, or in groups such as 4-4-4-4 and 4-6-5, whatever other numbers
+    /// stand before and behind it.
     private static func holdsCardNumber(_ run: ArraySlice<UInt8>) -> Bool {
-        let digits = run.filter(isDigit).map { Int($0 - 0x30) }
+        let groups = run.split { !isDigit($0) }
+        return groups.indices.contains { first in
+            if isCardNumber(groups[first]) { return true }
+            var digits: [UInt8] = []
+            for group in groups[first...] where digits.count < 19 {
+                guard (3...7).contains(group.count) else { return false }
+                digits += group
+                if isCardNumber(digits[...]) { return true }
+            }
+            return false
+        }
+    }
+
+    /// Thirteen to nineteen digits with a network's first digit and Luhn's check digit.
+    private static func isCardNumber(_ text: ArraySlice<UInt8>) -> Bool {
+        let digits = text.map { Int($0 - 0x30) }
         guard (13...19).contains(digits.count), let first = digits.first, (3...6).contains(first)
         else { return false }
         var sum = 0
@@ -51,6 +72,20 @@ internal enum SensitiveValues {
             sum += weighed > 9 ? weighed - 9 : weighed
         }
         return sum % 10 == 0
+    }
+
+    /// An IBAN as it is printed: in groups of four, the last of which may be shorter.
+    private static func holdsGroupedIBAN(_ run: ArraySlice<UInt8>) -> Bool {
+        let groups = run.split(separator: 0x20)
+        return groups.indices.contains { first in
+            var text: [UInt8] = []
+            for group in groups[first...] where text.count < 34 {
+                text += group
+                if isIBAN(text[...]) { return true }
+                guard group.count == 4 else { return false }
+            }
+            return false
+        }
     }
 
     /// ISO 13616: country, check digits, account; the whole is 1 modulo 97.

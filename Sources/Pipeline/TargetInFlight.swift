@@ -85,6 +85,10 @@ internal final class TargetInFlight: SlabResident {
     @exclusivity(unchecked) var credentialBorn = MonotonicTime(nanos: 0)
     /// How many credentials its bulkhead had had when the present request was built.
     @exclusivity(unchecked) var credentialEpoch: UInt32 = 0
+    /// Which VAPID key signed the present request, and how many were refused as not the
+    /// subscription's before.
+    @exclusivity(unchecked) var vapidKey = 0
+    @exclusivity(unchecked) var vapidKeysRefused = 0
     @exclusivity(unchecked) var payloadBytes = 0
     /// By how many bytes its payload was too large; it gets a shorter body.
     @exclusivity(unchecked) var excessBytes = 0
@@ -121,6 +125,7 @@ internal final class TargetInFlight: SlabResident {
         refreshTried = false
         withdrawal = nil
         waitsForTokenSince = nil
+        vapidKeysRefused = 0
         payloadBytes = 0
         excessBytes = 0
         notes = []

@@ -20,6 +20,10 @@ internal final class WebPushSender {
     private let pushes: [Counter]
     /// Distinct subscriptions in the same order.
     private var uses: [KeyUse]
+    /// Of registrations that name no key, those whose push service has refused the first one: by
+    /// which key they are tried or were taken. Other keys are forgotten when these are many, and
+    /// found again.
+    private var keysFound: [UInt64: Int] = [:]
 
     init(
         _ webPush: PushApp.WebPush, app: String, _ registry: MetricsRegistry
@@ -59,11 +63,33 @@ internal final class WebPushSender {
             auth: address.auth)
     }
 
+    /// The place of the key that signs for an address, in the order of `credential.keyIDs`; nil
+    /// when its registration names one that is not configured.
+    func keyIndex(for address: DeviceAddress) -> Int? {
+        guard let id = address.vapidKeyID else {
+            return keysFound.isEmpty ? 0 : keysFound[Self.name(of: address)] ?? 0
+        }
+        return credential.keyIDs.firstIndex(of: id)
+    }
+
+    /// Takes note that a subscription, whose registration names no key, was not made with one.
+    func mistook(_ index: Int, for address: DeviceAddress) {
+        let name = Self.name(of: address)
+        uses[index].mistaken(name)
+        // Several pushes may have been under way with that key: they take one step together.
+        guard keysFound[name] ?? 0 == index else { return }
+        if keysFound.count >= KeyUse.subscriptionsMax { keysFound.removeAll() }
+        keysFound[name] = (index + 1) % credential.keyIDs.count
+    }
+
     /// Counts a push that was built for an address.
-    func built(for address: DeviceAddress, at now: MonotonicTime) {
-        let index = address.vapidKeyID.flatMap { credential.keyIDs.firstIndex(of: $0) } ?? 0
+    func built(for address: DeviceAddress, with index: Int, at now: MonotonicTime) {
         pushes[index].add(1)
-        uses[index].used(address.withTokenHash { $0.loadUnaligned(as: UInt64.self) }, at: now)
+        uses[index].used(Self.name(of: address), at: now)
+    }
+
+    private static func name(of address: DeviceAddress) -> UInt64 {
+        address.withTokenHash { $0.loadUnaligned(as: UInt64.self) }
     }
 }
 

@@ -37,6 +37,7 @@ extension Route {
     ) throws(TemplateError) {
         if kind == .hint, event.cursor == nil { throw TemplateError("cursor", "is missing") }
         if encrypts { try checkClear(explicit) }
+        try explicit.checkAddresses(in: abilities)
         if kind == .alert {
             if !explicit.overrides("title") { try texts.title?.check(event) }
             if !explicit.overrides("subtitle") { try texts.subtitle?.check(event) }
@@ -104,12 +105,7 @@ extension Route {
         _ abilities: Configuration.App.Abilities, with renderer: TextRenderer
     ) throws(TemplateError) {
         guard let link, try writeAddress(link, event, with: renderer) else { return }
-        guard let scheme = Address.scheme(of: renderer.text.bytes) else {
-            throw TemplateError(setting, "is no address with a scheme")
-        }
-        guard abilities.linkSchemes.contains(scheme) else {
-            throw TemplateError(setting, "has a scheme that is not one of the app's link_schemes")
-        }
+        try abilities.checkLink(renderer.text.bytes, setting)
     }
 
     private func checkImage(
@@ -117,12 +113,7 @@ extension Route {
         with renderer: TextRenderer
     ) throws(TemplateError) {
         guard let image, try writeAddress(image, event, with: renderer) else { return }
-        guard let host = Address.secureHost(of: renderer.text.bytes) else {
-            throw TemplateError("image", "is no https address")
-        }
-        guard Address.isListed(host, in: abilities.imageHosts) else {
-            throw TemplateError("image", "has a host that is not one of the app's image_hosts")
-        }
+        try abilities.checkImage(renderer.text.bytes, "image")
     }
 
     /// Writes an address into the renderer's text; false when it comes out empty.
@@ -319,6 +310,52 @@ extension Route {
         withExtendedLifetime(members) {
             object.members(
                 UnsafeRawBufferPointer(rebasing: members.bytes.dropFirst().dropLast()))
+        }
+    }
+}
+
+extension ExplicitContent {
+    /// Refuses addresses that an event brings itself and that lead where its app does not list,
+    /// as far as the app lists anything.
+    internal func checkAddresses(
+        in abilities: Configuration.App.Abilities
+    ) throws(TemplateError) {
+        guard let notification, notification.isObject else { return }
+        if !abilities.imageHosts.isEmpty, let image = notification["image"]?.stringBytes {
+            try abilities.checkImage(image, "notification.image")
+        }
+        guard abilities.statesLinkSchemes else { return }
+        if let link = notification["link"]?.stringBytes {
+            try abilities.checkLink(link, "notification.link")
+        }
+        guard let actions = notification["actions"], actions.isArray else { return }
+        try actions.forEachElement { (action) throws(TemplateError) in
+            guard action.isObject, let link = action["link"]?.stringBytes else { return }
+            try abilities.checkLink(link, "notification.actions")
+        }
+    }
+}
+
+extension Configuration.App.Abilities {
+    fileprivate func checkLink(
+        _ text: UnsafeRawBufferPointer, _ setting: String
+    ) throws(TemplateError) {
+        guard let scheme = Address.scheme(of: text) else {
+            throw TemplateError(setting, "is no address with a scheme")
+        }
+        guard linkSchemes.contains(scheme) else {
+            throw TemplateError(setting, "has a scheme that is not one of the app's link_schemes")
+        }
+    }
+
+    fileprivate func checkImage(
+        _ text: UnsafeRawBufferPointer, _ setting: String
+    ) throws(TemplateError) {
+        guard let host = Address.secureHost(of: text) else {
+            throw TemplateError(setting, "is no https address")
+        }
+        guard Address.isListed(host, in: imageHosts) else {
+            throw TemplateError(setting, "has a host that is not one of the app's image_hosts")
         }
     }
 }

@@ -54,6 +54,14 @@ public final class RouteTable: Sendable {
     /// Whether there is any route.
     public var isEmpty: Bool { routes.isEmpty }
 
+    /// Refuses an event without a route whose own addresses lead where its app does not list.
+    public func checkAddresses(
+        of explicit: ExplicitContent, app: String
+    ) throws(TemplateError) {
+        guard explicit.notification != nil, let abilities = abilities[app] else { return }
+        try explicit.checkAddresses(in: abilities)
+    }
+
     /// The route for an event; nil when there is none, or the app is not configured.
     public func match(_ event: borrowing RouteEvent, of eventClass: EventClass) -> Match? {
         guard !routes.isEmpty, let abilities = abilities[event.app] else { return nil }

@@ -141,7 +141,7 @@ import TokenIndex
             "bugle-original-timestamp", "bugle-first-failed-at", "bugle-not-before",
             "bugle-targets", "bugle-fanout-at", "bugle-pending", "bugle-pending-state",
             "bugle-folded",
-            "bugle-folded-count", "bugle-burst", "bugle-window-until",
+            "bugle-folded-count", "bugle-burst", "bugle-window-until", "bugle-cursor",
         ]
         let values = Mutator(
             [

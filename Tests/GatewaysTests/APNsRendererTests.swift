@@ -97,7 +97,8 @@ import Testing
     }
 
     @Test func `APNS-09: every kind of address has its topic and priority`() throws {
-        let event = try Event(#"{"data":{"k":"1"}}"#)
+        let event = try Event(
+            #"{"data":{"k":"1","mdm":"magic","container-identifier":"c"}}"#)
         let kinds: [(AddressKind, String, String)] = [
             (.alert, "", "5"), (.complication, ".complication", "5"),
             (.controls, ".push-type.controls", "10"),
@@ -115,6 +116,54 @@ import Testing
         let management = Built(
             apns: try Event(#"{"data":{"mdm":"magic"}}"#).content, to: apnsTarget(kind: .mdm))
         #expect(management.body == #"{"mdm":"magic"}"#)
+    }
+
+    @Test func `APNS-09: a kind gets what Apple demands of it, without an override too`() throws {
+        let cases: [(AddressKind, String, String)] = [
+            (.fileprovider, #"{"data":{"k":"1"}}"#, "fileprovider-container"),
+            (.fileprovider, #"{"notification":{"title":"x"}}"#, "fileprovider-container"),
+            (.mdm, #"{"data":{"k":"1"}}"#, "mdm-magic"),
+            (.mdm, #"{"data":{"mdm":"m","aps":{}}}"#, "mdm-without-aps"),
+            (.mdm, #"{"notification":{"title":"x"}}"#, "mdm-magic"),
+        ]
+        for (kind, json, rule) in cases {
+            let event = try Event(json)
+            for _ in 0..<2 {
+                let built = Built(apns: event.content, to: apnsTarget(kind: kind))
+                guard case .rejected(.invalidContent, let detail) = built.rendering else {
+                    Issue.record("\(kind) \(json): sent")
+                    continue
+                }
+                #expect(detail.hasPrefix("rule \(rule): "))
+                event.content.shared = SharedRequest()
+            }
+        }
+        for topic in ["x.push-type.liveactivity", "x.voip-ptt", "x.complication"] {
+            let built = Built(apns: try alert().content, to: apnsTarget(topic: topic))
+            guard case .rejected(.invalidContent, let detail) = built.rendering else {
+                Issue.record("\(topic): sent")
+                continue
+            }
+            #expect(detail.hasPrefix("rule topic-suffix: "))
+        }
+        let own = apnsTarget(topic: "x.pushkit.fileprovider", kind: .fileprovider)
+        let event = try Event(#"{"data":{"container-identifier":"c"}}"#)
+        #expect(Built(apns: event.content, to: own).rendering == .request([]))
+    }
+
+    @Test(
+        arguments: [
+            ("badge", "-1"), ("badge", "1.5"), ("interruption_level", #""loud""#),
+            ("relevance_score", "5"), ("relevance_score", "-0.1"), ("color", #""red""#),
+            ("color", ##""#12345g""##), ("sound", #"{"critical":2}"#), ("sound", #"{"volume":2}"#),
+        ])
+    func `a word that a gateway would refuse is refused when it is read`(
+        name: String, value: String
+    ) {
+        let error = #expect(throws: ContentError.self) {
+            _ = try Event(#"{"notification":{"title":"x","\#(name)":\#(value)}}"#)
+        }
+        #expect(error?.field == "notification.\(name)")
     }
 
     @Test func `APNS-09: a live activity needs content of its own`() throws {

@@ -10,7 +10,12 @@ private struct Identities {
     let fcmTag: String
     /// FCM's way to Apple's devices.
     let fcmApple: String
+    /// What an Android app shows itself, and FCM's way to browsers.
+    let fcmShownByApp: String
+    let fcmWebTag: String
+    let fcmWebTopic: String
     let expo: String
+    let expoApple: String
     let webTopic: String
 
     init(_ key: String) throws {
@@ -25,21 +30,41 @@ private struct Identities {
             $0["message"]?["apns"]?["headers"]?["apns-collapse-id"]?.string
         }
         fcmApple = try #require(headers)
+        let web = Built(fcm: event.content, to: fcmTarget(platform: "web"))
+        (fcmWebTag, fcmWebTopic) = try web.json {
+            (
+                $0["message"]?["webpush"]?["notification"]?["tag"]?.string ?? "",
+                $0["message"]?["webpush"]?["headers"]?["Topic"]?.string ?? ""
+            )
+        }
+        event.content.isShownByAndroidApp = true
+        let block = try Built(fcm: event.content).json { $0["message"]?["data"]?["bugle"]?.string }
+        let shown = try message.parse(try #require(block))["notification"]
+        fcmShownByApp = try #require(shown?["tag"]?.string)
+        event.content.isShownByAndroidApp = false
         let renderer = ExpoRenderer(try #require(ExpoCredential(accessToken: nil)))
         let bytes = ByteWriter()
-        let target = Address(
-            gateway: .expo, token: Array("ExponentPushToken[abc]".utf8), platform: "android")
-        _ = target.lend { renderer.render(event.content, to: $0, into: bytes) }
-        expo = try #require(try message.parse(bytes.bytes)["tag"]?.string)
-        let web = OutboundRequest()
+        func expo(_ platform: String, _ member: StaticString) throws -> String? {
+            let target = Address(
+                gateway: .expo, token: Array("ExponentPushToken[abc]".utf8), platform: platform)
+            _ = target.lend { renderer.render(event.content, to: $0, into: bytes) }
+            return try message.parse(bytes.bytes)[member]?.string
+        }
+        self.expo = try #require(try expo("android", "tag"))
+        expoApple = try #require(try expo("ios", "collapseId"))
+        // There it would be a collapse key, of which a device keeps four.
+        #expect(try expo("android", "collapseId") == nil)
+        let request = OutboundRequest()
         let vapid = VAPIDToken(
             header: Array("vapid t=a, k=b".utf8), generation: 1, mintedAt: MonotonicTime(nanos: 0))
         _ = try WebPushRenderer(WebPushSettings(ttlMin: 0)).render(
-            event.content, to: Web.subscription(), authorization: vapid, into: web)
-        webTopic = try #require(web.text("topic"))
+            event.content, to: Web.subscription(), authorization: vapid, into: request)
+        webTopic = try #require(request.text("topic"))
     }
 
-    var all: [String] { [apns, fcmTag, fcmApple, expo, webTopic] }
+    /// Those that are one text.
+    var ids: [String] { [apns, fcmTag, fcmApple, fcmShownByApp, fcmWebTag, expo, expoApple] }
+    var all: [String] { ids + [fcmWebTopic, webTopic] }
 }
 
 @Suite struct `The collapse identity of a push` {
@@ -54,11 +79,12 @@ private struct Identities {
         throws
     {
         let identities = try Identities(key)
-        for id in [identities.apns, identities.fcmTag, identities.fcmApple, identities.expo] {
+        for id in identities.ids {
             #expect(id == identities.apns)
             #expect((1...64).contains(id.utf8.count))
             #expect(id.utf8.allSatisfy { (0x21...0x7E).contains($0) })
         }
+        #expect(identities.fcmWebTopic == identities.webTopic)
         #expect((1...32).contains(identities.webTopic.utf8.count))
         #expect(
             identities.webTopic.utf8.allSatisfy { byte in

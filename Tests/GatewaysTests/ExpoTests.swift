@@ -5,17 +5,19 @@ import Testing
 
 private let expoToken = "ExponentPushToken[xxxxxxxxxxxxxxxxxxxxxx]"
 
-private func expoTarget(_ token: String = expoToken) -> Address {
-    Address(gateway: .expo, token: Array(token.utf8))
+private func expoTarget(_ token: String = expoToken, platform: String? = nil) -> Address {
+    Address(gateway: .expo, token: Array(token.utf8), platform: platform)
 }
 
 @Suite struct `Expo messages` {
     private func render(
-        _ content: PushContent, to token: String = expoToken
+        _ content: PushContent, to token: String = expoToken, platform: String? = nil
     ) throws -> (Rendering, String) {
         let renderer = ExpoRenderer(try #require(ExpoCredential(accessToken: nil)))
         let message = ByteWriter()
-        let rendering = expoTarget(token).lend { renderer.render(content, to: $0, into: message) }
+        let rendering = expoTarget(token, platform: platform).lend {
+            renderer.render(content, to: $0, into: message)
+        }
         return (rendering, message.text)
     }
 
@@ -51,6 +53,19 @@ private func expoTarget(_ token: String = expoToken) -> Address {
         event.content.kind = .call
         let call = try JSONParser().parse(try render(event.content).1)
         #expect(call["priority"]?.string == "high")
+    }
+
+    @Test(arguments: ["android", "ios", nil])
+    func `a badge or a sound is something to see on Apple's devices alone`(platform: String?)
+        throws
+    {
+        let event = try Event(#"{"notification":{"badge":3,"sound":"default"}}"#)
+        let message = try JSONParser().parse(try render(event.content, platform: platform).1)
+        let isApple = platform == "ios"
+        #expect(message["priority"]?.string == (isApple ? "high" : "normal"))
+        #expect((message["collapseId"] != nil) == isApple && message["tag"] == nil)
+        #expect((message["contentAvailable"] != nil) == (platform == "android"))
+        #expect(message["badge"]?.int64 == 3)
     }
 
     @Test func `an override is merged last and cannot change the address`() throws {

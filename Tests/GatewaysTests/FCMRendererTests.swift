@@ -49,7 +49,11 @@ import Testing
     @Test func `a browser gets its headers, an unknown platform both of the others`() throws {
         let event = try alert()
         let web = Built(fcm: event.content, to: fcmTarget(platform: "web")).body
-        #expect(web.contains(#""webpush":{"headers":{"TTL":"3600","Urgency":"normal"}}"#))
+        #expect(
+            web.contains(
+                #""webpush":{"headers":{"TTL":"3600","Urgency":"normal","#
+                    + #""Topic":"ERERERERURGREREREREREQ"},"notification":{"tag":"#
+                    + #""\#(Event.identity.text)"}}"#))
         #expect(!web.contains("android") && !web.contains("apns"))
         let unknown = Built(fcm: event.content, to: fcmTarget(platform: nil)).body
         #expect(unknown.contains(#""android":{"#) && unknown.contains(#""apns":{"#))
@@ -65,6 +69,30 @@ import Testing
         #expect(apple.contains(#""aps":{"content-available":1}"#))
     }
 
+    @Test(
+        arguments: [
+            #"{"notification":{"badge":3}}"#, #"{"notification":{"sound":"default"}}"#,
+            #"{"notification":{"subtitle":"only Apple's"}}"#,
+            #"{"notification":{"sound":"a","image":"https://example.com/a.png"}}"#,
+        ], [false, true])
+    func `what only Apple's devices show is no empty line on Android`(
+        json: String, isShownByApp: Bool
+    ) throws {
+        let event = try Event(json)
+        event.content.isShownByAndroidApp = isShownByApp
+        let android = Built(fcm: event.content)
+        #expect(android.rendering == .request([]))
+        #expect(android.body.contains(#""android":{"priority":"NORMAL","ttl":"3600s"}"#))
+        #expect(!android.body.contains("notification"))
+        let unknown = Built(fcm: event.content, to: fcmTarget(platform: nil)).body
+        #expect(unknown.contains(#""priority":"NORMAL""#))
+        #expect(unknown.contains(#""apns-priority":"10""#))
+        let web = Built(fcm: event.content, to: fcmTarget(platform: "web")).body
+        #expect(web.contains(#""Urgency":"low""#) && !web.contains(#""tag""#))
+        let keyed = try Event(#"{"notification":{"body_loc_key":"NEW"}}"#)
+        #expect(Built(fcm: keyed.content).body.contains(#""priority":"HIGH""#))
+    }
+
     @Test func `FCM-08: without a collapse key only the tag collapses, on every attempt`() throws {
         let event = try alert()
         let tag = #""tag":"\#(Event.identity.text)""#
@@ -78,6 +106,20 @@ import Testing
             #"{"notification":{"title":"x"},"fcm":{"android":{"collapse_key":"news"}}}"#)
         let body = Built(fcm: given.content).body
         #expect(body.contains(#""collapse_key":"news""#) && body.contains(tag))
+    }
+
+    @Test(arguments: ["android", "android_v2", "webpush"])
+    func `data for one platform counts in the limit`(place: String) throws {
+        let names = #""collapse_key":"c","#
+        func message(_ bytes: Int) throws -> Built {
+            let text = String(repeating: "x", count: bytes - 1)
+            let members = place == "webpush" ? "" : names
+            let event = try Event(
+                #"{"data":{"a":"b"},"fcm":{"\#(place)":{\#(members)"data":{"k":"\#(text)"}}}}"#)
+            return Built(fcm: event.content)
+        }
+        #expect(try message(4096).rendering == .request([]))
+        #expect(try message(4097).rendering == .tooLarge(bytes: 4097, limit: 4096))
     }
 
     @Test func `FCM-10: values become text with every digit`() throws {

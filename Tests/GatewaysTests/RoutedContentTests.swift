@@ -106,7 +106,9 @@ import Testing
         #expect(try android.json { $0["message"]?["android"]?["priority"]?.string } == "HIGH")
         let block = try android.json { $0["message"]?["data"]?["bugle"]?.string ?? "" }
         #expect(
-            block.hasSuffix(#","notification":{"title":"x","body":"y","channel_id":"c"}}"#))
+            block.hasSuffix(
+                #","notification":{"tag":"\#(Event.identity.text)","title":"x","body":"y","#
+                    + #""channel_id":"c"}}"#))
         // Everybody else is shown it by the system.
         let apple = Built(fcm: event.content, to: fcmTarget(platform: "ios"))
         #expect(apple.rendering == .request([]))

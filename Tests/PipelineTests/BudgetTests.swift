@@ -10,6 +10,7 @@ import Testing
 @Suite struct `Budgets of bytes` {
     private static let routes = """
           t: {title: "{{payload.t}}", body: "{{payload.b}}", data: {k: "{{payload.k}}"}, ttl: 1h}
+          app: {title: "{{payload.t}}", body: "{{payload.b}}", ttl: 1h, android_display: app}
           sealed:
             title: "{{payload.t}}"
             body: "{{payload.b}}"
@@ -145,6 +146,21 @@ import Testing
                 if gateway == .webpush { break }
             }
         }
+    }
+
+    @Test(arguments: ["a", "\"", "\u{1}", "é\\"])
+    func `what an Android app shows itself is measured as the JSON that it is in`(text: String)
+        throws
+    {
+        let whole = "x" + String(repeating: text, count: 5000)
+        let request = try #require(try answer(whole, type: "app", on: .fcm).request)
+        let bytes = try payloadBytes(request, .fcm)
+        let limit = Self.limit(.fcm)
+        #expect(bytes <= limit && bytes > limit - (quoted(text).utf8.count - 2) - 3)
+        let parser = JSONParser()
+        let block = try parser.parse(request.body)["message"]?["data"]?["bugle"]?.string
+        let shown = try JSONParser().parse(try #require(block))["notification"]?["body"]?.string
+        #expect(isCut(try #require(shown), of: whole))
     }
 
     @Test func `text from right to left ends on its own side`() throws {

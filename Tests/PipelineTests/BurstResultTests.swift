@@ -111,6 +111,35 @@ extension TopicRecord {
         #expect(gateway.seen.count == 2)
     }
 
+    @Test func `leave the furthest cursor with a carrier that waits in a retry topic`() throws {
+        let gateway = try ScriptedGateway { _, attempt in
+            attempt == 1 ? .answer(503, #"{"reason":"Shutdown"}"#) : .answer(200, "")
+        }
+        let world = try World(gateway)
+        world.settings.retry.longestWait = .milliseconds(50)
+        world.settings.retry.base = .seconds(1)
+        world.settings.routes = try routes(
+            "  sync: {kind: hint, ttl: 1h, coalesce: {window: 200ms, first: hold}}\n")
+        try world.register("phone", user: "u1")
+        for seq in [7, 9, 8] {
+            try world.publish(
+                #"{"id":"e\#(seq)","type":"sync","user_id":"u1","cursor":{"log":"a","seq":\#(seq)}}"#,
+                key: "u1")
+        }
+        try world.flush()
+        try world.start()
+        let results = try world.records(of: "push.results", atLeast: 3)
+        #expect(world.stop())
+        let carrier = try #require(results.first { !$0.isFolded })
+        #expect(carrier.text("event_id") == "e8" && carrier.text("outcome") == "accepted")
+        let cursors = gateway.seen.map(\.body).map { body in
+            (try? JSONParser().parse(body))?["bugle"]?["cursor"]?["seq"]?.int64
+        }
+        #expect(cursors == [9, 9])
+        let waited = try world.records(of: "push.events-retry-10s", atLeast: 1)
+        #expect(waited.first?.headers["bugle-cursor"] == #"{"log":"a","seq":9}"#)
+    }
+
     @Test(arguments: ["no_devices", "opted_out", "payload_too_large"])
     func `are the same when the carrier is not sent`(reason: String) throws {
         let gateway = try ScriptedGateway()

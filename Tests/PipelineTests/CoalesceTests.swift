@@ -190,6 +190,34 @@ enum Departure: CaseIterable { case moved, loggedOut, unregistered }
         }
         #expect(Set(cursors) == [9, 1])
     }
+
+    /// The log and position in what was sent last.
+    private func lastCursor(_ bursts: Bursts) -> String? {
+        let root = bursts.gateway.seen.last.flatMap { try? JSONParser().parse($0.body) }
+        let cursor = root?["bugle"]?["cursor"]
+        return cursor.map { "\($0["log"]?.string ?? "?") \($0["seq"]?.int64 ?? -1)" }
+    }
+
+    @Test(
+        arguments: [
+            (["a 7", "a 9", ""], "a 9"), (["a 9", "b 3", "b 1", ""], "b 3"),
+            (["a 9", "b 3"], "b 3"),
+            (["a 9", "a 7"], "a 9"), (["", ""], nil),
+        ] as [([String], String?)])
+    func `carries the cursors of those folded, of one log`(cursors: [String], sent: String?) throws
+    {
+        let bursts = try Bursts("hold")
+        for (offset, cursor) in cursors.enumerated() {
+            let parts = cursor.split(separator: " ")
+            try bursts.publish(
+                Int64(offset), type: "chat",
+                parts.isEmpty
+                    ? "" : #","cursor":{"log":"\#(parts[0])","seq":\#(parts[1])}"#)
+        }
+        try bursts.pass(.seconds(11))
+        #expect(bursts.titles == ["\(cursors.count) new"])
+        #expect(lastCursor(bursts) == sent)
+    }
 }
 
 @Suite struct `A burst whose first event is sent` {

@@ -27,6 +27,16 @@ import Testing
         #expect(gauge.value == 0)
     }
 
+    @Test func `are not counted where they were tried in vain`() {
+        let gauge = MetricsRegistry().gauge("bugle_test", help: "A number.")
+        var use = KeyUse(gauge, at: start)
+        for name in [1, 2, 3] as [UInt64] { use.used(name, at: start) }
+        for name in [2, 2, 9] as [UInt64] { use.mistaken(name) }
+        #expect(gauge.value == 2)
+        use.used(2, at: start)
+        #expect(gauge.value == 3)
+    }
+
     @Test func `are bounded`() {
         let gauge = MetricsRegistry().gauge("bugle_test", help: "A number.")
         var use = KeyUse(gauge, at: start)

@@ -132,6 +132,7 @@ import Testing
         ("bugle-original-offset", "-1"), ("bugle-original-partition", "9999999999"),
         ("bugle-not-before", "soon"), ("bugle-targets", "many"), ("bugle-pending", "{}"),
         ("bugle-pending", "[\"shop/a\"]"), ("bugle-pending-state", "[{}]"),
+        ("bugle-cursor", "9"), ("bugle-cursor", #"{"log":"a"}"#),
     ])
     func `that make no sense are refused by name`(name: String, value: String) {
         var headers =

@@ -109,6 +109,39 @@ import Testing
         #expect(try world.records(of: "push.invalidations", atLeast: 0).isEmpty)
     }
 
+    @Test func `a subscription that names no key outlives the key that new ones are made with`()
+        throws
+    {
+        let (simulator, world) = try world(lanes: 1)
+        let browsers = ["google", "mozilla", "apple"]
+        for browser in browsers {
+            try subscribe(
+                "old-\(browser)", user: "u1", browser: browser,
+                boundTo: try world.vapidPublicKey("v2"), simulator, world)
+        }
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        let first = try results(world, atLeast: browsers.count)
+        for browser in browsers {
+            let result = try #require(first["old-\(browser)"])
+            #expect(result.text("outcome") == "accepted", "\(browser)")
+            #expect(result.text("attempts") == "2", "\(browser)")
+        }
+        // The right one is known from then on, and what is counted is on it.
+        try world.publish(id: "e2", user: "u1")
+        try world.flush()
+        let second = try results(world, atLeast: browsers.count * 2)
+        #expect(second.values.allSatisfy { $0.text("attempts") == "1" })
+        let gauge = Dictionary(
+            world.registry.readings(of: "bugle_webpush_subscriptions").map {
+                ($0.label("vapid_key"), $0.value)
+            }, uniquingKeysWith: +)
+        #expect(gauge == ["v1": 0, "v2": 3], "\(gauge)")
+        #expect(world.stop())
+        #expect(try world.records(of: "push.invalidations", atLeast: 1, within: .zero).isEmpty)
+    }
+
     @Test func `only what is gone ends a subscription; another key suspends it`() throws {
         let (simulator, world) = try world()
         for browser in ["google", "mozilla", "apple", "windows"] {

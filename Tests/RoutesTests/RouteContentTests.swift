@@ -51,6 +51,40 @@ import Testing
         #expect(!without.contains("lines"))
     }
 
+    @Test(
+        arguments: [
+            (#""image":"https://cdn.example.com/a.png""#, nil),
+            (#""image":"https://a.img.example.com/a.png""#, nil),
+            (#""image":"https://evil.example/a.png""#, "notification.image"),
+            (#""image":"http://cdn.example.com/a.png""#, "notification.image"),
+            (#""link":"shop://orders/7""#, nil), (#""link":"HTTPS://x.example/7""#, nil),
+            (#""link":"javascript:alert(1)""#, "notification.link"),
+            (#""link":"orders/7""#, "notification.link"),
+            (#""actions":[{"id":"a","title":"A"}]"#, nil),
+            (
+                #""actions":[{"id":"a","title":"A","link":"tel:1"}]"#,
+                "notification.actions"
+            ),
+        ] as [(String, String?)])
+    func `what the event brings leads where the app lists, as far as it lists anything`(
+        member: String, refused: String?
+    ) throws {
+        let table = try table("  t: {title: x}\n  quiet: {kind: silent}\n")
+        let explicit = #"{"notification":{"title":"x",\#(member)}}"#
+        for type in ["t", "quiet"] {
+            let sample = try Sample(type, explicit: explicit)
+            if let refused {
+                let error = #expect(throws: TemplateError.self) { try sample.render(table) }
+                #expect(error?.field == refused)
+            } else {
+                #expect(try sample.render(table).contains(member))
+            }
+            // An app without lists.
+            let free = try Sample(type, app: "bank", explicit: explicit)
+            #expect(try free.render(table).contains(member))
+        }
+    }
+
     @Test func `what the event brings is merged last`() throws {
         let table = try table(
             """

@@ -25,7 +25,7 @@ internal enum ExplainCommand: Command {
     static let details = """
         EVENT.json holds the record's value; - is standard input. The user's devices are those of
         the token index, or of --device, and so is what the user said for all of them (push.users,
-        or --user). The same code decodes, routes and renders as in run; no gateway is asked. It
+        or --user); what operators have paused is told with them. The same code decodes, routes and renders as in run; no gateway is asked. It
         also says which events of the user would be folded with this one, or would replace it
         (--burst shows the push that stands for several: EVENT.json is the latest of them), and
         warns of values that look like a card number, an IBAN or a JWT. Tokens and credentials are
@@ -65,7 +65,7 @@ internal enum ExplainCommand: Command {
         do throws(EventCheck.Refusal) {
             explanation = try explainer.explain(
                 file.bytes, of: eventClass, count: Int64(count), to: passed.reached, user: user,
-                at: now)
+                levers: arguments.has("device") ? .none : levers(configuration, at: now), at: now)
         } catch {
             throw .failed("\(file.name): \(error.code.rawValue): \(error.reason)")
         }
@@ -85,6 +85,17 @@ internal enum ExplainCommand: Command {
             for line in ExplanationText.lines(explanation, surroundings) { Terminal.print(line) }
         }
         return .ok
+    }
+
+    /// What operators have paused. An explanation is worth something without it.
+    private static func levers(_ configuration: Configuration, at now: UnixMillis) -> Levers {
+        do throws(Failure) {
+            return try FleetAccess(configuration).book.levers(at: now)
+        } catch {
+            let why = error.lines.first ?? ""
+            Terminal.note("note: nobody could be asked what is paused: \(why)")
+            return .none
+        }
     }
 
     private static func format(

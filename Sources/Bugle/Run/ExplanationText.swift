@@ -34,13 +34,23 @@ internal enum ExplanationText {
         for obstacle in explanation.obstacles { lines.append("but       \(obstacle.printable)") }
         if explanation.targets.isEmpty { lines.append("no device is meant: no_devices") }
         for target in explanation.targets { lines += self.lines(target) }
-        for (id, obstacle) in surroundings.notSent {
+        for (id, obstacle) in notSent(explanation, surroundings) {
             lines += ["", "\(id.printable)", "  not sent: \(obstacle.printable)"]
         }
         for id in explanation.passedOver {
             lines += ["", "\(id.printable): not meant by the route's kind, only or except"]
         }
         return lines
+    }
+
+    /// Devices that get nothing, whatever the event says.
+    private static func notSent(
+        _ explanation: Explanation, _ surroundings: Surroundings
+    ) -> [(addressID: String, obstacle: String)] {
+        surroundings.notSent
+            + explanation.notPreferred.map {
+                ($0.addressID, "the install gets one push, through \($0.reachedThrough)")
+            }
     }
 
     /// The kind, in words where it follows from the content.
@@ -147,7 +157,7 @@ internal enum ExplanationText {
         list(explanation.obstacles, to: bytes) { bytes.append(jsonString: $0) }
         object.name("targets")
         list(explanation.targets, to: bytes) { write($0, to: bytes) }
-        object.list("not_sent", surroundings.notSent) { bytes, device in
+        object.list("not_sent", notSent(explanation, surroundings)) { bytes, device in
             var inner = JSONObjectWriter(bytes)
             inner.string("address_id", device.addressID)
             inner.string("obstacle", device.obstacle)

@@ -1,5 +1,6 @@
 // Routes change while the process runs: on SIGHUP, and when the file has changed. A mistake in the
-// new ones is told, and the old ones stay.
+// new ones is told, and the old ones stay; a file that is still being written is left alone until it
+// rests, since the beginning of one may be a whole configuration too.
 
 internal import Config
 internal import Routes
@@ -10,7 +11,9 @@ internal final class RouteReload {
     private let path: String
     private let log: Log
     private let replace: (RouteTable, _ configurationHash: String) -> Void
+    /// The file as it was when it was read last, and when it was looked at last.
     private var seen: FileState?
+    private var looked: FileState?
     private var hash: String
 
     /// Watches the file that `configuration` was loaded from.
@@ -23,13 +26,16 @@ internal final class RouteReload {
         self.replace = replace
         hash = configuration.shortHash
         seen = FileState(path)
+        looked = seen
     }
 
-    /// Reloads if the file is another one, or was written, since the last look.
+    /// Reloads if the file is another one, or was written, and is as it was at the last look; to be
+    /// called about twice a second.
     func reloadIfChanged() {
         let state = FileState(path)
+        defer { looked = state }
         // A file that is being replaced may be absent for a moment.
-        guard let state, state != seen else { return }
+        guard let state, state != seen, state == looked else { return }
         reload(because: "the file changed")
     }
 

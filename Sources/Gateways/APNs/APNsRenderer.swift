@@ -30,6 +30,8 @@ public struct APNsSettings: Sendable {
 public final class APNsRenderer {
     let settings: APNsSettings
     let topic: Topic
+    /// The last topic that a registration named.
+    @exclusivity(unchecked) private var namedTopic: Topic
     private let scratch = ByteWriter(capacity: 1024)
     @exclusivity(unchecked) private var heads: [Head] = []
     private lazy var parser = JSONParser(maximumBytes: 1 << 20)
@@ -38,6 +40,7 @@ public final class APNsRenderer {
     public init(_ settings: APNsSettings) {
         self.settings = settings
         topic = Topic(settings.topic)
+        namedTopic = topic
     }
 
     /// Builds one request. `authorization` is nil where a client certificate stands in.
@@ -68,6 +71,9 @@ public final class APNsRenderer {
         guard plan.topic.isHeaderText else {
             return .rejected(
                 reason: .malformedTopic, detail: "the topic must be printable ASCII without blanks")
+        }
+        guard plan.topic.fits(plan.type) else {
+            return .rejected(reason: .invalidContent, detail: Self.wrongTopic)
         }
         request.copy(head(target.environment, plan, authorization))
         let idFieldOffset = request.fieldBytes.count
@@ -112,15 +118,25 @@ public final class APNsRenderer {
     struct Topic {
         let text: String
         let isHeaderText: Bool
-        let isForCalls: Bool
+        /// The only type that it can be for, by its ending; nil for a bundle id.
+        private let type: APNsPushType?
+        var isForCalls: Bool { type == .voip }
 
         init(_ text: String) {
             self.text = text
             isHeaderText =
                 (1...APNsLimits.topicBytes).contains(text.utf8.count)
                 && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
-            isForCalls = text.hasSuffix(APNsPushType.voip.topicSuffix.description)
+            type = Self.endings.first { text.hasSuffix($0.ending) }?.type
         }
+
+        /// Whether pushes of a type can have it.
+        func fits(_ other: APNsPushType) -> Bool {
+            type.map { $0.topicSuffix.description == other.topicSuffix.description } ?? true
+        }
+
+        private static let endings = APNsPushType.allCases
+            .map { (type: $0, ending: $0.topicSuffix.description) }.filter { !$0.ending.isEmpty }
     }
 
     /// What was decided about a push before anything is written.
@@ -140,12 +156,18 @@ public final class APNsRenderer {
     ) throws(ContentError) -> Plan {
         let override: APNsOverride? =
             if let apns = content.apns { try APNsOverride(apns) } else { nil }
-        let topic = target.apnsTopic.map { Topic($0) } ?? topic
+        let topic = target.apnsTopic.map(named) ?? topic
         let isVisible = content.isVisible || override?.isVisible ?? false
         let type = override?.type ?? type(of: target.kind, topic, isVisible: isVisible)
         return Plan(
             type: type, priority: override?.priority ?? type.priority(for: content.priority),
             topic: topic, override: override)
+    }
+
+    /// What registrations name is mostly the same again.
+    private func named(_ text: String) -> Topic {
+        if namedTopic.text != text { namedTopic = Topic(text) }
+        return namedTopic
     }
 
     private func type(of kind: AddressKind, _ topic: Topic, isVisible: Bool) -> APNsPushType {
@@ -284,16 +306,8 @@ public final class APNsRenderer {
             }
         } else {
             writeShared(content, &plan, to: request.body)
-            if plan.type == .location, plan.usesCertificate {
-                return .rejected(
-                    reason: .invalidContent,
-                    detail: "rule location-token: push type location needs a provider token, not a "
-                        + "certificate")
-            }
-            if plan.type == .liveactivity || plan.type == .mdm && content.data == nil {
-                return .rejected(
-                    reason: .invalidContent,
-                    detail: "an address of kind \(plan.type.rawValue) needs content of its own")
+            if let problem = Self.problem(with: content, plan) {
+                return .rejected(reason: .invalidContent, detail: problem)
             }
         }
         let count = request.body.count
@@ -301,6 +315,22 @@ public final class APNsRenderer {
             plan.isBroadcast ? APNsLimits.payloadBytesBroadcast : plan.type.payloadBytesMax
         return count <= limit ? nil : .tooLarge(bytes: count, limit: limit)
     }
+
+    /// What a payload that no override had a hand in breaks: few types ask for more than is written
+    /// for all of them.
+    private static func problem(with content: borrowing PushContent, _ plan: Plan) -> String? {
+        switch plan.type {
+        case .location where plan.usesCertificate: APNsRule.text(of: "location-token")
+        case .liveactivity: "an address of kind liveactivity needs content of its own"
+        case .mdm where content.data?["mdm"]?.string == nil: APNsRule.text(of: "mdm-magic")
+        case .mdm where content.data?["aps"] != nil: APNsRule.text(of: "mdm-without-aps")
+        case .fileprovider where content.data?["container-identifier"]?.string == nil:
+            APNsRule.text(of: "fileprovider-container")
+        default: nil
+        }
+    }
+
+    private static let wrongTopic = APNsRule.text(of: "topic-suffix")
 
     /// Writes the payload, or copies what an earlier target of the event got and puts this one's
     /// id in. A live activity's payload holds the time, a management push's no id.

@@ -58,9 +58,19 @@ internal struct APNsRule {
     static func problem(with push: APNsPush) -> String? {
         for rule in table.rules
         where rule.types.isEmpty || rule.types.contains(push.type) {
-            if rule.isBroken(push) { return "rule \(rule.name): \(rule.text)" }
+            if rule.isBroken(push) { return rule.sentence }
         }
         return APNsKeyRule.problem(with: push)
+    }
+
+    private var sentence: String { "rule \(name): \(text)" }
+
+    /// What a push that breaks a rule of the table is told.
+    static func text(of name: String) -> String {
+        guard let rule = table.rules.first(where: { $0.name == name }) else {
+            preconditionFailure("the table of rules has no \(name)")
+        }
+        return rule.sentence
     }
 
     /// Types whose payload is nothing without `aps`.
@@ -259,8 +269,7 @@ internal struct APNsKeyRule {
             value.kind == .number
                 && (push.type == .liveactivity || value.double.map { $0 >= 0 && $0 <= 1 } ?? false)
         case .texts: Self.areTexts(value)
-        case .level:
-            ["passive", "active", "time-sensitive", "critical"].contains(value.string ?? "")
+        case .level: Self.isLevel(value)
         case .alert: value.string != nil || value.isObject
         case .sound: value.string != nil || Self.isCriticalSound(value)
         }
@@ -273,7 +282,13 @@ internal struct APNsKeyRule {
         return areTexts
     }
 
-    private static func isCriticalSound(_ value: JSONValue) -> Bool {
+    /// Whether it is one of Apple's interruption levels.
+    static func isLevel(_ value: JSONValue) -> Bool {
+        ["passive", "active", "time-sensitive", "critical"].contains(value.string ?? "")
+    }
+
+    /// Whether it is a sound in Apple's long form.
+    static func isCriticalSound(_ value: JSONValue) -> Bool {
         guard value.isObject else { return false }
         if let critical = value["critical"], critical.int64 != 1, critical.int64 != 0 {
             return false

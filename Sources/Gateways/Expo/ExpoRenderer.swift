@@ -124,11 +124,16 @@ public final class ExpoRenderer {
         if let badge = content.notification?.badge ?? content.unread {
             message.integer("badge", badge)
         }
-        let isVisible = content.isVisible
+        // A sound or a badge are enough for Apple's devices; Android shows texts alone.
+        let isApple = target.platform == "ios"
+        let isVisible =
+            isApple ? content.isVisible : content.notification?.hasText ?? false
         if isVisible {
-            message.name("tag")
-            writeTag(content, to: writer)
-        } else {
+            // On Android `collapseId` is FCM's collapse key, of which a device keeps four.
+            message.name(isApple ? "collapseId" : "tag")
+            writeCollapseID(content, to: writer)
+        }
+        if !(isVisible || content.isVisible && target.platform != "android") {
             message.bool("contentAvailable", true)
         }
         let isUrgent = content.kind == .call || isVisible && content.priority != .low
@@ -142,8 +147,8 @@ public final class ExpoRenderer {
         return size
     }
 
-    /// The tag by which Android shows a newer notification in place of an older one.
-    private func writeTag(_ content: borrowing PushContent, to writer: ByteWriter) {
+    /// Writes what a newer notification is shown in place of an older one by.
+    private func writeCollapseID(_ content: borrowing PushContent, to writer: ByteWriter) {
         let tag = ByteWriter(capacity: 64)
         CollapseID.write(of: content, to: tag)
         writer.append(jsonString: tag.bytes)

@@ -95,8 +95,9 @@ public final class FCMRenderer {
             // What is generated always parses; the override alone would then be the message.
             let base = try? parser.parse(merging.bytes)
             JSONMerge.write(base, patchedWith: patch, except: Self.notMerged, to: body)
-            payloadBytes +=
-                mergedTextBytes(in: body, from: start) - textBytes(content, target)
+            let merged = measure(body, from: start)
+            payloadBytes =
+                max(payloadBytes - textBytes(content, target), merged.data) + merged.text
         } else {
             payloadBytes = writeMessage(content, target, &notes, to: body)
         }
@@ -120,26 +121,48 @@ public final class FCMRenderer {
         }
     }
 
-    /// How many bytes of notification text the message has after merging; looks at its rules.
-    private func mergedTextBytes(in body: ByteWriter, from start: Int) -> Int {
+    /// How many bytes of notification text the message has after merging, and of data for one
+    /// platform, which goes there in the place of everybody's; looks at its rules.
+    private func measure(_ body: ByteWriter, from start: Int) -> (text: Int, data: Int) {
         let bytes = UnsafeRawBufferPointer(rebasing: body.bytes[start...])
-        guard let merged = try? parser.parse(bytes) else { return bytes.count }
+        guard let merged = try? parser.parse(bytes) else { return (bytes.count, 0) }
         problem = FCMFieldRule.problem(with: merged)
-        return Self.textBytes(of: merged["notification"])
+        let places: [StaticString] = ["android", "android_v2", "androidV2", "webpush"]
+        let data = places.map { Self.dataBytes(of: merged[$0]?["data"]) }.max() ?? 0
+        return (Self.textBytes(of: merged["notification"]), data)
+    }
+
+    private static func dataBytes(of data: JSONValue?) -> Int {
+        guard let data, data.isObject else { return 0 }
+        var count = 0
+        data.forEachMember { count += $0.count + ($1.stringBytes?.count ?? 0) }
+        return count
     }
 
     /// How many bytes of notification text the content puts into the message.
     private func textBytes(
         _ content: borrowing PushContent, _ target: borrowing PushTarget
     ) -> Int {
-        isShownByApp(content, target) ? 0 : content.notification?.fcmTextBytes ?? 0
+        hasNotification(content, target) ? content.notification?.fcmTextBytes ?? 0 : 0
+    }
+
+    /// Whether the message has a notification of its own, for all platforms. On Android one without
+    /// a text is an empty line; on Apple's devices, whose texts stand in their own part too, an
+    /// image may be all that it brings.
+    private func hasNotification(
+        _ content: borrowing PushContent, _ target: borrowing PushTarget
+    ) -> Bool {
+        guard content.notification?.fcmTextBytes != nil, !isShownByApp(content, target) else {
+            return false
+        }
+        return !target.isAndroidOrUnknown || content.isVisibleOnAndroid
     }
 
     /// Whether the app shows the notification: the message is then data alone.
     private func isShownByApp(
         _ content: borrowing PushContent, _ target: borrowing PushTarget
     ) -> Bool {
-        content.isShownByAndroidApp && content.isVisible && target.isAndroidOrUnknown
+        content.isShownByAndroidApp && content.isVisibleOnAndroid && target.isAndroidOrUnknown
     }
 
     private static func textBytes(of notification: JSONValue?) -> Int {
@@ -155,7 +178,7 @@ public final class FCMRenderer {
         let isShownByApp = isShownByApp(content, target)
         var message = JSONObjectWriter(writer)
         message.string(Self.addressField(target), target.token)
-        if content.notification?.fcmTextBytes != nil, !isShownByApp {
+        if hasNotification(content, target) {
             message.name("notification")
             writeNotification(content, to: writer)
         }
@@ -176,7 +199,10 @@ public final class FCMRenderer {
         if target.isAndroidOrUnknown, !hasNewer {
             message.name("android")
             writeAndroid(content, lifeSeconds, isShownByApp: isShownByApp, to: writer)
-            if isUrgent(content), isShownByApp || !content.isVisible { notes.insert(.wakesUnseen) }
+            let isVisible = content.isVisibleOnAndroid
+            if isUrgent(content, isVisible), isShownByApp || !isVisible {
+                notes.insert(.wakesUnseen)
+            }
         }
         if target.isAppleOrUnknown {
             message.name("apns")
@@ -199,9 +225,9 @@ public final class FCMRenderer {
     }
 
     /// HIGH wakes a device, and a sender whose HIGH messages show nothing loses it: so only what
-    /// is shown has it, and calls, which ring.
-    private func isUrgent(_ content: borrowing PushContent) -> Bool {
-        content.kind == .call || content.isVisible && content.priority != .low
+    /// is shown has it, and calls, which ring. What is shown depends on the system.
+    private func isUrgent(_ content: borrowing PushContent, _ isVisible: Bool) -> Bool {
+        content.kind == .call || isVisible && content.priority != .low
     }
 
     private func writeAndroid(
@@ -210,7 +236,8 @@ public final class FCMRenderer {
     ) {
         var android = JSONObjectWriter(writer)
         if let key = content.fcmCollapseKey { android.string("collapse_key", key) }
-        android.literal("priority", isUrgent(content) ? "HIGH" : "NORMAL")
+        let isVisible = content.isVisibleOnAndroid
+        android.literal("priority", isUrgent(content, isVisible) ? "HIGH" : "NORMAL")
         if let lifeSeconds {
             android.name("ttl")
             writer.append(0x22)
@@ -218,7 +245,7 @@ public final class FCMRenderer {
             writer.append("s\"")
         }
         // Without anything to see this would turn a data message into a notification.
-        if content.isVisible, !isShownByApp {
+        if isVisible, !isShownByApp {
             android.name("notification")
             var notification = JSONObjectWriter(writer)
             notification.name("tag")
@@ -242,7 +269,7 @@ public final class FCMRenderer {
         var apns = JSONObjectWriter(writer)
         apns.name("headers")
         var headers = JSONObjectWriter(writer)
-        headers.literal("apns-priority", isUrgent(content) ? "10" : "5")
+        headers.literal("apns-priority", isUrgent(content, content.isVisible) ? "10" : "5")
         if content.storesNothing || expiry != nil {
             headers.name("apns-expiration")
             writer.append(0x22)
@@ -272,11 +299,25 @@ public final class FCMRenderer {
             writer.append(decimal: lifeSeconds)
             writer.append(0x22)
         }
+        let isShown = content.notification?.hasText ?? false
         let urgency: StaticString =
-            !content.isVisible || content.priority == .low
+            !isShown || content.priority == .low
             ? "low" : content.priority == .high ? "high" : "normal"
         headers.literal("Urgency", urgency)
+        headers.name("Topic")
+        scratch.removeAll()
+        CollapseID.writeTopic(
+            key: content.collapseKey, identity: content.eventIdentity, to: scratch)
+        writer.append(jsonString: scratch.bytes)
         headers.end()
+        // Its other members come from the message's notification.
+        if isShown {
+            writer.append(",\"notification\":")
+            var notification = JSONObjectWriter(writer)
+            notification.name("tag")
+            writeCollapseID(content, to: writer)
+            notification.end()
+        }
         if let link = content.notification?.link, link.isSecureAddress {
             writer.append(",\"fcm_options\":")
             var options = JSONObjectWriter(writer)

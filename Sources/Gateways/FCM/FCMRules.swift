@@ -189,7 +189,8 @@ internal struct FCMFieldRule {
         return Int64(parts[0])
     }
 
-    private static func isColor(_ value: JSONValue) -> Bool {
+    /// Whether it is a colour as FCM takes it.
+    static func isColor(_ value: JSONValue) -> Bool {
         guard let text = value.string, text.utf8.count == 7, text.hasPrefix("#") else {
             return false
         }

@@ -7,7 +7,7 @@ internal import Synchronization
 ///
 /// Any thread may ask; one of them mints while the others wait some thirty microseconds.
 public final class WebPushCredential: Sendable {
-    /// The names of the keys; the first signs for registrations that name none.
+    /// The names of the keys; the first is tried first for registrations that name none.
     public let keyIDs: [String]
     /// The public halves, in the same order, as browsers take them.
     public let publicKeys: [String]

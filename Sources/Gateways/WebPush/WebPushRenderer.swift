@@ -87,7 +87,9 @@ public final class WebPushRenderer {
             request.add("urgency", Self.urgency(of: content))
         }
         let (key, identity) = (override?.topic ?? content.collapseKey, content.eventIdentity)
-        request.add("topic", .neverIndexed) { Self.writeTopic(key, identity, to: $0) }
+        request.add("topic", .neverIndexed) {
+            CollapseID.writeTopic(key: key, identity: identity, to: $0)
+        }
         request.add("content-encoding", "aes128gcm")
         request.add("content-type", "application/octet-stream")
         if endpoint.service == .windows {
@@ -109,18 +111,6 @@ public final class WebPushRenderer {
     private static func urgency(of content: borrowing PushContent) -> StaticString {
         guard content.isVisible, content.priority != .low else { return "low" }
         return content.priority == .high ? "high" : "normal"
-    }
-
-    /// A topic has at most 32 characters of base64url: a key is hashed, never cut, so that two keys
-    /// that begin alike stay two. A push without a key replaces only a copy of itself.
-    private static func writeTopic(
-        _ key: String?, _ identity: UUIDBytes, to writer: ByteWriter
-    ) {
-        if let key {
-            writer.append(Base64URL.encode(SHA256Digest(of: key).bytes.prefix(24)))
-        } else {
-            writer.append(Base64URL.encode(identity.bytes))
-        }
     }
 
     /// The payload with an override merged into it; valid until the next call.

@@ -72,7 +72,8 @@ final class ExpoJudge: Judge {
                     RequestSubject.Part(
                         token: token,
                         messageID: message["data"]?["bugle"]?["id"]?.string,
-                        collapseID: message["tag"]?.string, priority: message["priority"]?.string,
+                        collapseID: (message["collapseId"] ?? message["tag"])?.string,
+                        priority: message["priority"]?.string,
                         expiration: message["ttl"].map {
                             String(decoding: $0.source, as: UTF8.self)
                         }))

@@ -62,7 +62,7 @@ public final class EventExplainer {
         let routed = try contents.route(
             envelope, app: app.name, eventClass, in: routes, count: count)
         if routed == nil {
-            if !envelope.content.isExplicit { envelope.content.takeFromPayload() }
+            try envelope.takeContentFromPayload()
             guard envelope.content.isExplicit else {
                 throw envelope.refusal(.noRoute, routes.noRoute(for: envelope.type))
             }

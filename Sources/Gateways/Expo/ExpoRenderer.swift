@@ -165,12 +165,11 @@ public final class ExpoRenderer {
         PayloadBlock.write(content, image: nil, to: writer)
         if let data = content.data {
             var dropped = false
-            data.forEachMember { name, value in
+            data.forEachLastMember { name, value in
                 guard !name.spells(PayloadBlock.key) else {
                     dropped = true
                     return
                 }
-                guard value.isLast(named: name, in: data) else { return }
                 writer.append(0x2C)
                 writer.append(jsonString: name)
                 writer.append(0x3A)

@@ -90,7 +90,8 @@ extension Configuration.FCM {
         projectID = section.text("project_id")
         endpoint = section.endpoint("endpoint", default: "fcm.googleapis.com")
         tokenEndpoint = section.value(
-            "token_endpoint", default: nil, "an address that starts with https://"
+            "token_endpoint", default: nil,
+            "an address that starts with https://, \(Endpoint.hostRule)"
         ) { text in Endpoint(text).map { .some($0) } }
         ramp = section.span("ramp", default: .seconds(60), in: .zero ... .hours(1))
         caFile = section.file("ca_file")
@@ -203,7 +204,8 @@ extension ConfigurationSection {
     ) -> Endpoint {
         let fallback = Endpoint(authority: HostPort(host: host, port: port))
         return value(
-            key, default: fallback, "an address that starts with https:// and has no path"
+            key, default: fallback,
+            "an address that starts with https:// and has no path, \(Endpoint.hostRule)"
         ) { text in Endpoint(text).flatMap { $0.path == "/" ? $0 : nil } }
     }
 

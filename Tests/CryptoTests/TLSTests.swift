@@ -114,6 +114,26 @@ extension String {
         #expect(pair.client.negotiatedProtocol == nil)
     }
 
+    /// Run under the memory checker too: the session was freed twice.
+    @Test func `a name that no server can have is refused, and nothing is freed twice`() throws {
+        let context = try TLSContext.client(caFile: nil, alpn: ["h2"])
+        let sockets = SocketPair()
+        for name in ["", String(repeating: "a", count: 256)] {
+            for _ in 0..<100 {
+                let error = try #require(throws: TLSError.self) {
+                    _ = try TLSSession(client: context, fd: sockets.client, hostName: name)
+                }
+                #expect(error.kind == .material)
+                #expect(error.text.contains("cannot be used as a TLS server name"))
+            }
+        }
+        // What was freed twice would be handed out twice.
+        let sessions = try (0..<4).map { _ in
+            try TLSSession(client: context, fd: sockets.client, hostName: "localhost")
+        }
+        #expect(sessions.allSatisfy { $0.negotiatedProtocol == nil })
+    }
+
     @Test func `a missing CA file is a configuration fault that names the file`() throws {
         let error = try #require(throws: TLSError.self) {
             _ = try TLSContext.client(caFile: "/nonexistent/ca.pem", alpn: ["h2"])

@@ -142,13 +142,17 @@ extension Configuration.WebPush {
 }
 
 extension Configuration.WebPush.Key {
+    /// As long as a label of a metric may be: pushes are counted by key.
+    private static let idBytesMax = 128
+
     fileprivate init(id: String, _ section: ConfigurationSection) {
         var section = section
         self.id = id
         key = section.requiredSecret("key", file: "key_file")
         publicKey = section.text("public_key")
-        if !(1...256).contains(id.utf8.count) {
-            section.reader.report(section.line, section.path, "a key is named by 1 to 256 bytes")
+        if !(1...Self.idBytesMax).contains(id.utf8.count) {
+            section.reader.report(
+                section.line, section.path, "a key is named by 1 to \(Self.idBytesMax) bytes")
         }
         section.finish()
     }

@@ -110,6 +110,12 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
         let key = #"{key: "${K}"}"#
         #expect(webPush("vapid_keys: {v1: \(key)}").isEmpty)
         #expect(webPush("ttl_min: 0").contains { $0.contains("vapid_keys") })
+        let id = String(repeating: "k", count: 128)
+        #expect(webPush("vapid_keys: {\(id): \(key)}").isEmpty)
+        #expect(
+            webPush("vapid_keys: {\(id)k: \(key)}").contains {
+                $0.hasSuffix("a key is named by 1 to 128 bytes")
+            })
         #expect(
             webPush("vapid_keys: {v1: \(key), v2: \(key)}").contains {
                 $0.contains("default_key")
@@ -491,17 +497,6 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
                 "redis.cluster: several addresses are those of one cluster: leave it out"
             ),
             (
-                "redis: {cluster: true, database: 1}",
-                "redis.database: a cluster has database 0 only: leave it out"
-            ),
-            ("redis: {cluster: maybe}", "redis.cluster: expected one of auto, true, false"),
-            ("redis: {tls: maybe}", "redis.tls: expected true, false or a mapping"),
-            ("redis: {tls: {cert_file: a}}", "redis.tls.cert_file: given without key_file"),
-            (
-                "redis: {tls: {cafile: a}}",
-                "redis.tls.cafile: unknown key; did you mean \"ca_file\"?"
-            ),
-            (
                 "redis: {address: \"\(String(repeating: "a", count: 256)):1\"}",
                 "redis.address: expected host:port, or a list of them for a cluster; a host has at "
                     + "most 255 bytes"
@@ -515,6 +510,17 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
                 "redis: {tls: {server_name: \(String(repeating: "a", count: 256))}}",
                 "redis.tls.server_name: expected the name in the servers' certificates, 1 to 255 "
                     + "bytes"
+            ),
+            (
+                "redis: {cluster: true, database: 1}",
+                "redis.database: a cluster has database 0 only: leave it out"
+            ),
+            ("redis: {cluster: maybe}", "redis.cluster: expected one of auto, true, false"),
+            ("redis: {tls: maybe}", "redis.tls: expected true, false or a mapping"),
+            ("redis: {tls: {cert_file: a}}", "redis.tls.cert_file: given without key_file"),
+            (
+                "redis: {tls: {cafile: a}}",
+                "redis.tls.cafile: unknown key; did you mean \"ca_file\"?"
             ),
             (
                 "redis: {password_file: a, password: \"${SA}\"}",

@@ -106,7 +106,12 @@ public final class ExpoRenderer {
             for entry in notification.entries {
                 guard let name = Self.words.first(where: { $0.word.spells(entry.name) })?.name
                 else { continue }
-                message.value(name, entry.value)
+                if entry.value.isObject {
+                    message.name(name)
+                    Self.writeSound(entry.value, to: writer)
+                } else {
+                    message.value(name, entry.value)
+                }
                 size += entry.value.stringBytes?.count ?? 0
             }
             if let importance = content.importance, importance.isUnusual,
@@ -140,6 +145,19 @@ public final class ExpoRenderer {
         size += writer.count - start
         message.end()
         return size
+    }
+
+    /// Writes a sound that is an object, which no other word is: Expo's `critical` is a boolean where
+    /// Apple's is 1.
+    private static func writeSound(_ sound: JSONValue, to writer: ByteWriter) {
+        var object = JSONObjectWriter(writer)
+        if let critical = sound["critical"] {
+            object.bool("critical", critical.bool ?? (critical.int64 == 1))
+        }
+        for name: StaticString in ["name", "volume"] {
+            if let value = sound[name], !value.isNull { object.value(name, value) }
+        }
+        object.end()
     }
 
     /// The tag by which Android shows a newer notification in place of an older one.

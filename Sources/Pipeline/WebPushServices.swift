@@ -15,34 +15,32 @@ internal final class WebPushSender {
     let renderer: WebPushRenderer
     let credential: WebPushCredential
     private let subscriptions: WebPushSubscriptions
-    /// Pushes by the key that signed for them, in the order of `credential.keyIDs`: what is left
-    /// on an old key shows when it may go.
-    private let pushes: [Counter]
-    /// Distinct subscriptions in the same order.
-    private var uses: [KeyUse]
+    /// Handed on to the sender that replaces this one.
+    private let counts: VAPIDKeyCounts
+    /// By the key that signs, in the order of `credential.keyIDs`: what is left on an old key shows
+    /// when it may go.
+    private let keys: [VAPIDKeyCounts.Entry]
 
-    init(
+    /// The first sender of an app on a lane.
+    convenience init(
         _ webPush: PushApp.WebPush, app: String, _ registry: MetricsRegistry
     ) throws(OpenSSLError) {
+        try self.init(webPush, VAPIDKeyCounts(app: app, registry))
+    }
+
+    /// One that takes another's place, with other keys.
+    convenience init(
+        _ webPush: PushApp.WebPush, replacing former: WebPushSender
+    ) throws(OpenSSLError) {
+        try self.init(webPush, former.counts)
+    }
+
+    private init(_ webPush: PushApp.WebPush, _ counts: VAPIDKeyCounts) throws(OpenSSLError) {
         renderer = try WebPushRenderer(webPush.settings)
         credential = webPush.credential
         subscriptions = WebPushSubscriptions(hosts: webPush.hosts)
-        pushes = credential.keyIDs.map { id in
-            registry.counter(
-                "bugle_webpush_built_total", help: "Web pushes built, by VAPID key.",
-                labels: [("app", app), ("vapid_key", id)])
-        }
-        uses = credential.keyIDs.map { id in
-            let gauge = registry.gauge(
-                "bugle_webpush_subscriptions",
-                help: "Subscriptions sent to within the last half day to day, by VAPID key.",
-                labels: [("app", app), ("vapid_key", id)])
-            return KeyUse(gauge, at: SystemTime.shared.monotonic)
-        }
-    }
-
-    deinit {
-        for use in uses { use.end() }
+        self.counts = counts
+        keys = counts.take(credential.keyIDs)
     }
 
     /// The subscription behind an address, decoded.
@@ -62,8 +60,7 @@ internal final class WebPushSender {
     /// Counts a push that was built for an address.
     func built(for address: DeviceAddress, at now: MonotonicTime) {
         let index = address.vapidKeyID.flatMap { credential.keyIDs.firstIndex(of: $0) } ?? 0
-        pushes[index].add(1)
-        uses[index].used(address.withTokenHash { $0.loadUnaligned(as: UInt64.self) }, at: now)
+        keys[index].count(address.withTokenHash { $0.loadUnaligned(as: UInt64.self) }, at: now)
     }
 }
 

@@ -77,7 +77,7 @@ public final class EventExplainer {
             Explanation.Target(
                 addressID: address.addressID, gateway: address.gateway,
                 environment: address.environment, platform: address.platform,
-                locale: address.locale ?? user?.locale, tokenName: address.tokenName,
+                locale: address.locale(orOf: user), tokenName: address.tokenName,
                 answer: answer(to: address, envelope, routed, user, app, identity, now, quiet))
         }
         return Explanation(

@@ -90,7 +90,8 @@ extension Configuration.FCM {
         projectID = section.text("project_id")
         endpoint = section.endpoint("endpoint", default: "fcm.googleapis.com")
         tokenEndpoint = section.value(
-            "token_endpoint", default: nil, "an address that starts with https://"
+            "token_endpoint", default: nil,
+            "an address that starts with https://, \(Endpoint.hostRule)"
         ) { text in Endpoint(text).map { .some($0) } }
         ramp = section.span("ramp", default: .seconds(60), in: .zero ... .hours(1))
         caFile = section.file("ca_file")
@@ -142,13 +143,17 @@ extension Configuration.WebPush {
 }
 
 extension Configuration.WebPush.Key {
+    /// As long as a label of a metric may be: pushes are counted by key.
+    private static let idBytesMax = 128
+
     fileprivate init(id: String, _ section: ConfigurationSection) {
         var section = section
         self.id = id
         key = section.requiredSecret("key", file: "key_file")
         publicKey = section.text("public_key")
-        if !(1...256).contains(id.utf8.count) {
-            section.reader.report(section.line, section.path, "a key is named by 1 to 256 bytes")
+        if !(1...Self.idBytesMax).contains(id.utf8.count) {
+            section.reader.report(
+                section.line, section.path, "a key is named by 1 to \(Self.idBytesMax) bytes")
         }
         section.finish()
     }
@@ -204,7 +209,8 @@ extension ConfigurationSection {
     ) -> Endpoint {
         let fallback = Endpoint(authority: HostPort(host: host, port: port))
         return value(
-            key, default: fallback, "an address that starts with https:// and has no path"
+            key, default: fallback,
+            "an address that starts with https:// and has no path, \(Endpoint.hostRule)"
         ) { text in Endpoint(text).flatMap { $0.path == "/" ? $0 : nil } }
     }
 

@@ -45,7 +45,8 @@ extension Configuration.Redis {
             guard let address = HostPort(text) else {
                 section.reader.report(
                     element.line, section.path(of: "address"),
-                    "expected host:port, or a list of them for a cluster")
+                    "expected host:port, or a list of them for a cluster; a host has at most "
+                        + "\(HostPort.hostBytesMax) bytes")
                 return nil
             }
             return address
@@ -73,7 +74,7 @@ extension Configuration.Redis.TLS {
         else { return none }
         let tls = Self(
             caFile: inner.file("ca_file"), certificateFile: inner.file("cert_file"),
-            keyFile: inner.file("key_file"), serverName: inner.text("server_name"))
+            keyFile: inner.file("key_file"), serverName: serverName(&inner))
         if (tls.certificateFile == nil) != (tls.keyFile == nil) {
             let missing = tls.keyFile == nil ? "key_file" : "cert_file"
             inner.report(
@@ -81,5 +82,18 @@ extension Configuration.Redis.TLS {
         }
         inner.finish()
         return tls
+    }
+
+    private static func serverName(_ section: inout ConfigurationSection) -> String? {
+        let limit = HostPort.hostBytesMax
+        return section.value(
+            "server_name", default: nil,
+            "the name in the servers' certificates, 1 to \(limit) bytes"
+        ) { text -> String?? in
+            let isName =
+                (1...limit).contains(text.utf8.count)
+                && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+            return isName ? .some(text) : nil
+        }
     }
 }

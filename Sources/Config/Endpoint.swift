@@ -5,13 +5,17 @@ public struct HostPort: Sendable, Hashable, CustomStringConvertible {
     /// The port.
     public var port: UInt16
 
+    /// The longest host, in bytes: what TLS takes for a server's name.
+    public static let hostBytesMax = 255
+
     /// A host and a port.
     public init(host: String, port: UInt16) {
         self.host = host
         self.port = port
     }
 
-    /// Reads `host:port`, `[ipv6]:port` or, with a default, `host`; nil for anything else.
+    /// Reads `host:port`, `[ipv6]:port` or, with a default, `host`; nil for anything else, and for a
+    /// host of more than 255 bytes.
     public init?(_ text: String, defaultPort: UInt16? = nil) {
         var host = Substring(text)
         var port = defaultPort
@@ -27,7 +31,9 @@ public struct HostPort: Sendable, Hashable, CustomStringConvertible {
             port = Self.port(host[host.index(after: colon)...])
             host = host[..<colon]
         }
-        guard let port, !host.isEmpty, host.utf8.allSatisfy(Self.isHostByte) else { return nil }
+        guard let port, (1...Self.hostBytesMax).contains(host.utf8.count),
+            host.utf8.allSatisfy(Self.isHostByte)
+        else { return nil }
         self.init(host: String(host), port: port)
     }
 
@@ -78,6 +84,9 @@ public struct Endpoint: Sendable, Hashable, CustomStringConvertible {
         else { return nil }
         self.init(authority: authority, path: slash == rest.endIndex ? "/" : String(rest[slash...]))
     }
+
+    /// What errors say of hosts.
+    internal static let hostRule = "its host of 1 to \(HostPort.hostBytesMax) bytes"
 
     /// The address as text.
     public var description: String {

@@ -12,7 +12,7 @@ public enum CertificateExpiry {
             return nil
         }
         defer { BIO_free(bio) }
-        guard let certificate = PEM_read_bio_X509(bio, nil, nil, nil) else {
+        guard let certificate = PEM_read_bio_X509(bio, nil, noPassphrase, nil) else {
             ERR_clear_error()
             return nil
         }

@@ -112,9 +112,7 @@ public final class TLSContext: Sendable {
             throw .newest(.material, "the certificate is not PEM")
         }
         defer { X509_free(certificate) }
-        guard let key = Self.key(fromPEM: keyPEM) else {
-            throw .newest(.material, "the certificate's key is not PEM")
-        }
+        let key = try Self.key(fromPEM: keyPEM, "the certificate's key cannot be used")
         defer { EVP_PKEY_free(key) }
         guard SSL_CTX_use_certificate(raw, certificate) == 1,
             SSL_CTX_use_PrivateKey(raw, key) == 1
@@ -151,11 +149,23 @@ public final class TLSContext: Sendable {
     }
 
     internal static func certificate(fromPEM pem: String) -> OpaquePointer? {
-        withBIO(pem) { PEM_read_bio_X509($0, nil, nil, nil) }
+        withBIO(pem) { PEM_read_bio_X509($0, nil, noPassphrase, nil) }
     }
 
-    internal static func key(fromPEM pem: String) -> OpaquePointer? {
-        withBIO(pem) { PEM_read_bio_PrivateKey($0, nil, nil, nil) }
+    /// To be freed by the caller; `attempt` is what an error begins with.
+    internal static func key(
+        fromPEM pem: String, _ attempt: String
+    ) throws(TLSError) -> OpaquePointer {
+        // PKCS#8 says so in its label, the traditional forms in a header (RFC 1421, section 4.6).
+        let marks = ["-----BEGIN ENCRYPTED PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED"]
+        guard !marks.contains(where: { pem.contains($0) }) else {
+            throw TLSError(
+                .material, "\(attempt): it is encrypted with a passphrase; store it decrypted")
+        }
+        guard let key = withBIO(pem, { PEM_read_bio_PrivateKey($0, nil, noPassphrase, nil) }) else {
+            throw .newest(.material, attempt)
+        }
+        return key
     }
 
     private static func withBIO(_ pem: String, _ read: (OpaquePointer) -> OpaquePointer?)
@@ -174,3 +184,10 @@ public final class TLSContext: Sendable {
         static let readBuffer = 4 * (16_384 + 256 + 5)
     }
 }
+
+/// What OpenSSL asks for the passphrase of a block in PEM: there is none. Without this it would ask
+/// at the terminal, and wait for an answer.
+internal func noPassphrase(
+    _ buffer: UnsafeMutablePointer<CChar>?, _ size: Int32, _ isWriting: Int32,
+    _ context: UnsafeMutableRawPointer?
+) -> Int32 { -1 }

@@ -95,9 +95,8 @@ extension TLSContext {
 
         /// To be freed by the caller.
         private func privateKey(of certificate: OpaquePointer) throws(TLSError) -> OpaquePointer {
-            guard let key = TLSContext.key(fromPEM: key.exposed) else {
-                throw .newest(.material, "the key file \(keyFile) cannot be used")
-            }
+            let key = try TLSContext.key(
+                fromPEM: key.exposed, "the key file \(keyFile) cannot be used")
             guard X509_check_private_key(certificate, key) == 1 else {
                 EVP_PKEY_free(key)
                 ERR_clear_error()
@@ -149,7 +148,7 @@ private enum PEMText {
         let end = text.withUTF8 { text -> UInt in
             guard let bio = BIO_new_mem_buf(text.baseAddress, Int32(text.count)) else { return 0 }
             defer { BIO_free(bio) }
-            while let certificate = PEM_read_bio_X509(bio, nil, nil, nil) {
+            while let certificate = PEM_read_bio_X509(bio, nil, noPassphrase, nil) {
                 all.append(certificate)
             }
             return ERR_peek_last_error()

@@ -45,7 +45,7 @@ public final class TLSSession {
         self.context = context
         raw = try Self.make(context, fd)
         guard Self.expect(hostName, in: raw) else {
-            SSL_free(raw)
+            // All that is stored is there: `deinit` frees the session.
             throw .newest(.material, "\(hostName) cannot be used as a TLS server name")
         }
         SSL_set_connect_state(raw)

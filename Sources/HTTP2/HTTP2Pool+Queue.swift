@@ -21,6 +21,8 @@ extension HTTP2Pool {
             }
             // The delegate may have closed the pool, or the connections, from inside.
             guard !isClosed, connection.machine.isOpen else {
+                // Or it would be chosen again, and for ever.
+                connection.room = 0
                 returnToQueue(exchange)
                 continue
             }
@@ -125,16 +127,19 @@ extension HTTP2Pool {
         guard loop.now >= nextSweep else { return }
         lastSweep = loop.now
         earliestDeadline = .distantFuture
+        // All are taken out before the first is told: what hears of it may submit or close.
+        var passed: [Exchange] = []
         var candidate = queue.first
         while let exchange = candidate {
             candidate = exchange.next
             if exchange.deadline <= loop.now {
                 queue.remove(exchange)
-                finish(exchange, .notProcessed(.deadlinePassed))
+                passed.append(exchange)
             } else {
                 earliestDeadline = min(earliestDeadline, exchange.deadline)
             }
         }
+        for exchange in passed { finish(exchange, .notProcessed(.deadlinePassed)) }
     }
 
     func handBackQueue(_ fault: TransportFault) {

@@ -21,9 +21,10 @@ public enum JSONMerge {
             writer.append(jsonString: name)
             writer.append(0x3A)
         }
+        let (changes, present) = (JSONLookup(patch), base.map { JSONLookup($0) })
         writer.append(0x7B)
         base?.forEachMember { key, value in
-            guard let change = patch.member(named: key), !isNamed(key, in: except) else {
+            guard let change = changes.member(named: key), !isNamed(key, in: except) else {
                 name(key)
                 value.writeCompact(to: writer)
                 return
@@ -33,9 +34,8 @@ public enum JSONMerge {
             write(value, patchedWith: change, keepsNulls: keepsNulls, to: writer)
         }
         patch.forEachMember { key, change in
-            guard keepsNulls || !change.isNull, base?.member(named: key) == nil,
-                !isNamed(key, in: except),
-                change.isLast(named: key, in: patch)
+            guard keepsNulls || !change.isNull, present?.member(named: key) == nil,
+                !isNamed(key, in: except), changes.isLast(change, named: key)
             else { return }
             name(key)
             write(nil, patchedWith: change, keepsNulls: keepsNulls, to: writer)
@@ -48,12 +48,5 @@ public enum JSONMerge {
             key.elementsEqual(
                 UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
         }
-    }
-}
-
-extension JSONValue {
-    /// Whether this is the value that counts for a name: of a repeated one, the last.
-    public func isLast(named name: UnsafeRawBufferPointer, in object: JSONValue) -> Bool {
-        object.member(named: name)?.source.baseAddress == source.baseAddress
     }
 }

@@ -14,43 +14,19 @@ extension JSONValue {
     public func writeMembers(
         to writer: ByteWriter, leavingOut isLeftOut: (UnsafeRawBufferPointer) -> Bool
     ) -> Bool {
-        let nodes = nodes
-        let start = Int(index)
-        guard nodes[start].kind == csimdjson_object.rawValue else { return false }
         var leftOut = false
-        var key = start + 1
-        for position in 0..<nodes[start].count {
-            let name = nodes + key
-            let next = Int(name.pointee.next)
-            if isLeftOut(Self.text(of: name)) {
+        forEachLastMember { name, value in
+            guard !isLeftOut(name) else {
                 leftOut = true
-            } else if !Self.isRepeated(nodes, name, from: next, nodes[start].count - position - 1) {
-                writer.append(0x2C)
-                Self.writeText(of: name, to: writer)
-                writer.append(0x3A)
-                Self.write(nodes, key + 1, to: writer)
+                return
             }
-            key = next
+            writer.append(0x2C)
+            // A member's value stands right behind its name.
+            Self.writeText(of: nodes + Int(value.index) - 1, to: writer)
+            writer.append(0x3A)
+            value.writeCompact(to: writer)
         }
         return leftOut
-    }
-
-    /// Whether one of the `count` names from `first` on is the same as `name`.
-    private static func isRepeated(
-        _ nodes: UnsafePointer<csimdjson_node>, _ name: UnsafePointer<csimdjson_node>,
-        from first: Int, _ count: UInt32
-    ) -> Bool {
-        var key = first
-        for _ in 0..<count {
-            let other = nodes + key
-            if other.pointee.count == name.pointee.count,
-                text(of: other).elementsEqual(text(of: name))
-            {
-                return true
-            }
-            key = Int(other.pointee.next)
-        }
-        return false
     }
 
     private static func write(

@@ -21,7 +21,7 @@ public enum DeadLetterCode: String, Sendable, CaseIterable {
     case unknownApp = "unknown_app"
     /// Neither content nor a route that makes some.
     case noRoute = "no_route"
-    /// The route needs a field that the event lacks, or has in another type.
+    /// The route needs a field that the event lacks, or has in another type or too large.
     case contentError = "content_error"
     /// The event asks for something this version does not do.
     case unsupported

@@ -74,7 +74,7 @@ extension EventDecoder {
             }
             let content = EventContent(
                 payload: try fields.object(.payload),
-                notification: try fields.object(.notification), data: try fields.content(.data),
+                notification: try fields.content(.notification), data: try fields.content(.data),
                 apns: try fields.content(.apns), fcm: try fields.content(.fcm),
                 webpush: try fields.content(.webpush), expo: try fields.content(.expo))
             return try envelope(

@@ -138,7 +138,14 @@ extension EventCheck.Content {
     fileprivate init(_ content: EventContent, isRouted: Bool) {
         var content = content
         isFromPayload = !content.isExplicit && !isRouted
-        if isFromPayload { content.takeFromPayload() }
+        var excess: String?
+        if isFromPayload {
+            do throws(Pipeline.Refusal) {
+                try content.takeFromPayload()
+            } catch {
+                excess = error.reason
+            }
+        }
         let words = PushContent(
             messageID: UUIDBytes(high: 0, low: 0), eventType: "",
             eventIdentity: UUIDBytes(high: 0, low: 0), now: UnixMillis(0))
@@ -146,7 +153,7 @@ extension EventCheck.Content {
             try words.take(
                 notification: content.notification, data: content.data, apns: content.apns,
                 fcm: content.fcm, webpush: content.webpush, expo: content.expo)
-            fault = nil
+            fault = excess
         } catch {
             fault = error.description
         }
@@ -161,13 +168,15 @@ extension EventCheck.Content {
 extension EventCheck.Summary {
     fileprivate init(_ envelope: EventEnvelope, at now: UnixMillis) {
         var content = envelope.content
-        if !content.isExplicit { content.takeFromPayload() }
+        // Content that is too large is there nevertheless.
+        let hasContent =
+            content.isExplicit || (try? content.takeFromPayload()) == nil || content.isExplicit
         self.init(
             userID: envelope.resultUserID ?? "", isBroadcast: envelope.isBroadcast,
             type: envelope.type, app: envelope.app,
             id: envelope.id, source: envelope.source,
             dueAt: max(now, envelope.notBefore ?? now), time: envelope.time,
             expiresAt: envelope.expiresAt,
-            hasContent: content.isExplicit, isValidation: envelope.isValidation)
+            hasContent: hasContent, isValidation: envelope.isValidation)
     }
 }

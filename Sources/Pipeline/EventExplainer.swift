@@ -64,7 +64,7 @@ public final class EventExplainer {
         let routed = try contents.route(
             envelope, app: app.name, eventClass, in: routes, count: count)
         if routed == nil {
-            if !envelope.content.isExplicit { envelope.content.takeFromPayload() }
+            try envelope.takeContentFromPayload()
             guard envelope.content.isExplicit else {
                 throw envelope.refusal(.noRoute, routes.noRoute(for: envelope.type))
             }
@@ -83,7 +83,7 @@ public final class EventExplainer {
             Explanation.Target(
                 addressID: address.addressID, gateway: address.gateway,
                 environment: address.environment, platform: address.platform,
-                locale: address.locale ?? user?.locale, tokenName: address.tokenName,
+                locale: address.locale(orOf: user), tokenName: address.tokenName,
                 answer: answer(to: address, envelope, routed, user, app, identity, now, quiet))
         }
         return Explanation(

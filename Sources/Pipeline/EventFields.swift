@@ -142,17 +142,21 @@ internal struct EventFields {
         return value
     }
 
-    /// An object that becomes a part of payloads. Merging takes time that grows with the square of its
-    /// members, for each device; no gateway takes a sixth of what is let in here.
+    /// An object that becomes a part of payloads.
     func content(_ name: EventField) throws(Refusal) -> JSONValue? {
         guard let value = try object(name) else { return nil }
-        guard value.source.count <= Self.contentBytesMax else {
-            throw Refusal(
-                .tooLarge,
-                "\(name) has \(value.source.count) bytes; the limit is \(Self.contentBytesMax), "
-                    + "and no gateway takes more than 5120")
-        }
+        try Self.refuseLarge(value, "\(name)")
         return value
+    }
+
+    /// Content is written and merged for each device, and no gateway takes a sixth of what is let in
+    /// here.
+    static func refuseLarge(_ content: JSONValue, _ name: String) throws(Refusal) {
+        guard content.source.count > contentBytesMax else { return }
+        throw Refusal(
+            .tooLarge,
+            "\(name) has \(content.source.count) bytes; the limit is \(contentBytesMax), "
+                + "and no gateway takes more than 5120")
     }
 
     /// Bytes of one such object.

@@ -24,8 +24,13 @@ internal struct KeyUse {
         began = now
     }
 
-    /// Nothing is counted here any more.
-    func end() { gauge.set(0) }
+    /// Nothing is left on the key; it may come back.
+    mutating func end() {
+        current = []
+        former = []
+        count = 0
+        gauge.set(0)
+    }
 
     /// A subscription that was sent to is not on this key after all.
     mutating func mistaken(_ name: UInt64) {
@@ -48,5 +53,63 @@ internal struct KeyUse {
         else { return }
         count += 1
         gauge.set(count)
+    }
+}
+
+/// What a lane counts for the VAPID keys of an app. One that stays when keys are replaced goes on
+/// counting, and one that comes back counts where it did: a registry keeps for ever what it has
+/// handed out. Loop-confined.
+internal final class VAPIDKeyCounts {
+    /// The counts of one key.
+    final class Entry {
+        /// Pushes that it signed for.
+        let pushes: Counter
+        /// Distinct subscriptions.
+        fileprivate(set) var use: KeyUse
+
+        fileprivate init(_ id: String, app: String, _ registry: MetricsRegistry) {
+            let labels = [("app", app), ("vapid_key", id)]
+            pushes = registry.counter(
+                "bugle_webpush_built_total", help: "Web pushes built, by VAPID key.",
+                labels: labels)
+            let gauge = registry.gauge(
+                "bugle_webpush_subscriptions",
+                help: "Subscriptions sent to within the last half day to day, by VAPID key.",
+                labels: labels)
+            use = KeyUse(gauge, at: SystemTime.shared.monotonic)
+        }
+
+        /// Counts a push to a subscription, by the beginning of its endpoint's hash.
+        func count(_ name: UInt64, at now: MonotonicTime) {
+            pushes.add(1)
+            use.used(name, at: now)
+        }
+
+        /// Takes a subscription back that turned out to be another key's.
+        func mistaken(_ name: UInt64) { use.mistaken(name) }
+    }
+
+    private let app: String
+    private let registry: MetricsRegistry
+    private var entries: [String: Entry] = [:]
+
+    init(app: String, _ registry: MetricsRegistry) {
+        self.app = app
+        self.registry = registry
+    }
+
+    deinit {
+        for entry in entries.values { entry.use.end() }
+    }
+
+    /// The counts of the keys in use from now on, in the given order.
+    func take(_ ids: [String]) -> [Entry] {
+        for (id, entry) in entries where !ids.contains(id) { entry.use.end() }
+        return ids.map { id in
+            if let entry = entries[id] { return entry }
+            let entry = Entry(id, app: app, registry)
+            entries[id] = entry
+            return entry
+        }
     }
 }

@@ -66,7 +66,7 @@ extension Lane {
         }
         let sender: WebPushSender
         do throws(OpenSSLError) {
-            sender = try WebPushSender(webPush, app: app.name, builder.plan.registry)
+            sender = try WebPushSender(webPush, replacing: services.sender)
         } catch {
             throw LaneBuildError(text: "web push of \(app.name): \(error)")
         }

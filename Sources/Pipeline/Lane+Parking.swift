@@ -191,14 +191,15 @@ extension Lane {
         return !isAlone && loop.now - since > settings.roomPatience
     }
 
-    /// Whether another app whose events share the parking topic with a bulkhead's can send.
+    /// Whether another app whose events share the parking topic with a bulkhead's can send, or may
+    /// see whether it can: perhaps only what is parked behind is left to do that.
     private func othersGoOn(beside bulkhead: Bulkhead) -> Bool {
         guard apps.count > 1 else { return false }
         return apps.contains { app in
             guard app.name != bulkhead.app,
                 let other = app.bulkhead(bulkhead.gateway, bulkhead.environment)
             else { return false }
-            return other.breaker.isClosed && other.rest.left(at: loop.now) == nil
+            return other.breaker.wouldAdmit(at: loop.now) && other.rest.left(at: loop.now) == nil
         }
     }
 

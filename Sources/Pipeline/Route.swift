@@ -18,7 +18,7 @@ extension Lane {
         event.routed = try contents.route(
             envelope, app: app.name, event.eventClass, in: routes, count: event.burst?.count ?? 1)
         if event.routed != nil { return }
-        if !envelope.content.isExplicit { envelope.content.takeFromPayload() }
+        try envelope.takeContentFromPayload()
         if !envelope.content.isExplicit {
             guard let standIn = defaultNotification else {
                 throw envelope.refusal(.noRoute, routes.noRoute(for: envelope.type))
@@ -54,23 +54,37 @@ extension EventEnvelope {
         refusal.eventType = type
         return refusal
     }
+
+    /// Looks for content in the payload of an event that brings none at its top level; refuses
+    /// what is too large, as it would be there.
+    internal func takeContentFromPayload() throws(Refusal) {
+        guard !content.isExplicit else { return }
+        do throws(Refusal) {
+            try content.takeFromPayload()
+        } catch {
+            throw refusal(error.code, error.reason)
+        }
+    }
 }
 
 extension EventContent {
     /// CloudEvents and bare envelopes carry only data: content is looked for in it, under the
     /// same names, and a payload with a title or a body is a notification itself.
-    internal mutating func takeFromPayload() {
+    internal mutating func takeFromPayload() throws(Refusal) {
         guard let payload else { return }
-        func object(_ name: StaticString) -> JSONValue? {
-            payload[name].flatMap { $0.isObject ? $0 : nil }
+        func object(_ name: StaticString) throws(Refusal) -> JSONValue? {
+            guard let value = payload[name], value.isObject else { return nil }
+            try EventFields.refuseLarge(value, "payload.\(name)")
+            return value
         }
-        notification = object("notification")
+        notification = try object("notification")
         if notification == nil, payload["title"]?.string != nil || payload["body"]?.string != nil {
+            // Of any size: its known words are taken, and what else it holds goes nowhere.
             notification = payload
         }
-        data = object("data")
-        apns = object("apns")
-        fcm = object("fcm")
+        data = try object("data")
+        apns = try object("apns")
+        fcm = try object("fcm")
     }
 }
 

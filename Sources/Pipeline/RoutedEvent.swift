@@ -60,13 +60,30 @@ internal final class RoutedEvent {
         explicit.notification?["channel_id"]?.string ?? route.channel(in: match.abilities)
     }
 
-    /// Who reads at an address, as far as the route's texts care. What the device does not say its
-    /// user may have said.
-    func reader(at address: DeviceAddress, _ user: UserRecord?) -> Route.Reader {
+    /// Who reads at an address, as far as the route's texts care.
+    func reader(
+        at address: DeviceAddress, _ user: UserRecord?, _ clocks: WallClocks
+    ) -> Route.Reader {
         Route.Reader(
-            locale: route.readsLocale ? address.locale ?? user?.locale : nil,
-            timeZone: route.readsTimeZone ? address.timeZone ?? user?.timeZone : nil,
+            locale: route.readsLocale ? address.locale(orOf: user) : nil,
+            timeZone: route.readsTimeZone ? address.timeZone(orOf: user, clocks) : nil,
             mustSee: address.isBrowser)
+    }
+}
+
+extension DeviceAddress {
+    /// The device's locale. What it does not say, or what is none, its user may have said.
+    func locale(orOf user: UserRecord?) -> String? {
+        guard let own = locale else { return user?.locale }
+        guard let others = user?.locale, others != own else { return own }
+        return Route.Reader.isLocale(own) ? own : others
+    }
+
+    /// The same for its time zone.
+    fileprivate func timeZone(orOf user: UserRecord?, _ clocks: WallClocks) -> String? {
+        guard let own = timeZone else { return user?.timeZone }
+        guard let others = user?.timeZone, others != own else { return own }
+        return clocks.isKnown(own) ? own : others
     }
 }
 
@@ -251,7 +268,7 @@ internal final class ContentMaker {
         of routed: RoutedEvent, for address: DeviceAddress, _ user: UserRecord?,
         without excess: Int, base: () -> PushContent
     ) throws(ContentError) -> ContentVersion {
-        let reader = routed.reader(at: address, user)
+        let reader = routed.reader(at: address, user, clocks)
         let place = excess > 0 ? BodyPlace(routed, address) : nil
         if let version = routed.versions.first(where: {
             $0.fits(reader, shortenedFor: place, by: excess)

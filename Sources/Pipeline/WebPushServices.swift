@@ -15,38 +15,36 @@ internal final class WebPushSender {
     let renderer: WebPushRenderer
     let credential: WebPushCredential
     private let subscriptions: WebPushSubscriptions
-    /// Pushes by the key that signed for them, in the order of `credential.keyIDs`: what is left
-    /// on an old key shows when it may go.
-    private let pushes: [Counter]
-    /// Distinct subscriptions in the same order.
-    private var uses: [KeyUse]
+    /// Handed on to the sender that replaces this one.
+    private let counts: VAPIDKeyCounts
+    /// By the key that signs, in the order of `credential.keyIDs`: what is left on an old key shows
+    /// when it may go.
+    private let keys: [VAPIDKeyCounts.Entry]
     /// Of registrations that name no key, those whose push service has refused the first one: by
     /// which key they are tried or were taken. Other keys are forgotten when these are many, and
     /// found again.
     private var keysFound: [UInt64: Int] = [:]
 
-    init(
+    /// The first sender of an app on a lane.
+    convenience init(
         _ webPush: PushApp.WebPush, app: String, _ registry: MetricsRegistry
     ) throws(OpenSSLError) {
+        try self.init(webPush, VAPIDKeyCounts(app: app, registry))
+    }
+
+    /// One that takes another's place, with other keys.
+    convenience init(
+        _ webPush: PushApp.WebPush, replacing former: WebPushSender
+    ) throws(OpenSSLError) {
+        try self.init(webPush, former.counts)
+    }
+
+    private init(_ webPush: PushApp.WebPush, _ counts: VAPIDKeyCounts) throws(OpenSSLError) {
         renderer = try WebPushRenderer(webPush.settings)
         credential = webPush.credential
         subscriptions = WebPushSubscriptions(hosts: webPush.hosts)
-        pushes = credential.keyIDs.map { id in
-            registry.counter(
-                "bugle_webpush_built_total", help: "Web pushes built, by VAPID key.",
-                labels: [("app", app), ("vapid_key", id)])
-        }
-        uses = credential.keyIDs.map { id in
-            let gauge = registry.gauge(
-                "bugle_webpush_subscriptions",
-                help: "Subscriptions sent to within the last half day to day, by VAPID key.",
-                labels: [("app", app), ("vapid_key", id)])
-            return KeyUse(gauge, at: SystemTime.shared.monotonic)
-        }
-    }
-
-    deinit {
-        for use in uses { use.end() }
+        self.counts = counts
+        keys = counts.take(credential.keyIDs)
     }
 
     /// The subscription behind an address, decoded.
@@ -75,7 +73,7 @@ internal final class WebPushSender {
     /// Takes note that a subscription, whose registration names no key, was not made with one.
     func mistook(_ index: Int, for address: DeviceAddress) {
         let name = Self.name(of: address)
-        uses[index].mistaken(name)
+        keys[index].mistaken(name)
         // Several pushes may have been under way with that key: they take one step together.
         guard keysFound[name] ?? 0 == index else { return }
         if keysFound.count >= KeyUse.subscriptionsMax { keysFound.removeAll() }
@@ -84,8 +82,7 @@ internal final class WebPushSender {
 
     /// Counts a push that was built for an address.
     func built(for address: DeviceAddress, with index: Int, at now: MonotonicTime) {
-        pushes[index].add(1)
-        uses[index].used(Self.name(of: address), at: now)
+        keys[index].count(Self.name(of: address), at: now)
     }
 
     private static func name(of address: DeviceAddress) -> UInt64 {

@@ -12,6 +12,10 @@ internal indirect enum JSONTemplate: Sendable {
         let value: JSONTemplate
     }
 
+    /// The most bytes of a whole value: as much as an event may bring as content of its own, for
+    /// it is written and merged for each device.
+    private static let valueBytesMax = 32 << 10
+
     /// JSON as it is.
     case literal([UInt8])
     /// A text with placeholders.
@@ -48,8 +52,20 @@ internal indirect enum JSONTemplate: Sendable {
         switch self {
         case .literal: break
         case .value(let reference):
-            guard reference.fallback == nil, reference.isMissing(in: event) else { return }
-            throw TemplateError(reference.path.text, "is missing")
+            switch reference.path.value(in: event) {
+            case .missing:
+                guard reference.fallback != nil else {
+                    throw TemplateError(reference.path.text, "is missing")
+                }
+            case .json(let value):
+                guard value.source.count <= Self.valueBytesMax else {
+                    throw TemplateError(
+                        reference.path.text,
+                        "has \(value.source.count) bytes; the limit is \(Self.valueBytesMax), "
+                            + "and no gateway takes more than 5120")
+                }
+            case .text, .integer, .time: break
+            }
         case .text(let template):
             for reference in template.references { try reference.check(event) }
         case .list(let elements): for element in elements { try element.check(event) }

@@ -22,6 +22,9 @@ extension Route {
             self.timeZone = timeZone
             self.mustSee = mustSee
         }
+
+        /// Whether a text has the form of a locale's name.
+        public static func isLocale(_ text: String) -> Bool { LocaleTag(text) != nil }
     }
 
     /// Whether there is something to show where something has to be.

@@ -4,8 +4,9 @@ internal import Synchronization
 /// All metrics of a process.
 ///
 /// Names and labels are the program's own, never data: a name that breaks the rules below is a
-/// fault of the program and traps. Registration takes a lock and belongs to
-/// start-up; the metric objects themselves take none.
+/// fault of the program and traps. A label's value may come from a configuration, and never does:
+/// one that is too long is cut. Registration takes a lock and belongs to start-up; the metric
+/// objects themselves take none.
 public final class MetricsRegistry: Sendable {
     /// What a registry holds at most.
     public enum Limits {
@@ -16,7 +17,8 @@ public final class MetricsRegistry: Sendable {
         public static let seriesPerFamily = 16_384
         /// Labels of one series.
         public static let labels = 8
-        /// Bytes of one label value.
+        /// Bytes of one label value. Of a longer one as much is shown as fits in front of `~` and a
+        /// hash of all of it, so that two that begin alike stay two.
         public static let labelValueBytes = 128
     }
 
@@ -80,10 +82,9 @@ public final class MetricsRegistry: Sendable {
     ) {
         precondition(MetricName.isValid(name, colons: true), "not a metric name")
         precondition(labels.count <= Limits.labels, "too many labels")
-        for (label, value) in labels {
+        for (label, _) in labels {
             precondition(MetricName.isValid(label, colons: false), "not a label name")
             precondition(!label.hasPrefix("__"), "a reserved label name")
-            precondition(value.utf8.count <= Limits.labelValueBytes, "a label value too long")
         }
         let key = labels.map { MetricLabel(name: $0.0, value: $0.1) }
         families.withLock { families in
@@ -138,6 +139,26 @@ internal struct MetricFamily: Sendable {
 internal struct MetricLabel: Sendable, Equatable {
     let name: String
     let value: String
+
+    init(name: String, value: String) {
+        self.name = name
+        self.value = Self.fitting(value)
+    }
+
+    private static func fitting(_ value: String) -> String {
+        let limit = MetricsRegistry.Limits.labelValueBytes
+        guard value.utf8.count > limit else { return value }
+        // FNV-1a: the same in every process, so that a series goes on after a restart.
+        let hash = value.utf8.reduce(0xCBF2_9CE4_8422_2325 as UInt64) {
+            ($0 ^ UInt64($1)) &* 0x100_0000_01B3
+        }
+        let digits = String(hash, radix: 16)
+        let mark = "~" + String(repeating: "0", count: 16 - digits.utf8.count) + digits
+        var end = value.utf8.index(value.utf8.startIndex, offsetBy: limit - mark.utf8.count)
+        // Back to the start of the character that does not fit.
+        while value.utf8[end] & 0xC0 == 0x80 { end = value.utf8.index(before: end) }
+        return value[..<end] + mark
+    }
 }
 
 internal enum MetricShard: Sendable {

@@ -29,6 +29,12 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
 }
 
 @Suite struct `A valid configuration` {
+    @Test func `a host has at most 255 bytes`() {
+        let host = String(repeating: "a", count: 255)
+        #expect(HostPort("\(host):1")?.host == host && HostPort("\(host)a:1") == nil)
+        #expect(Endpoint("https://\(host)/")?.host == host && Endpoint("https://\(host)a/") == nil)
+    }
+
     @Test func `defaults fill what is not given`() throws {
         let configuration = try parse(minimal)
         #expect(configuration.kafka.brokers == "localhost:9092")
@@ -104,6 +110,12 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
         let key = #"{key: "${K}"}"#
         #expect(webPush("vapid_keys: {v1: \(key)}").isEmpty)
         #expect(webPush("ttl_min: 0").contains { $0.contains("vapid_keys") })
+        let id = String(repeating: "k", count: 128)
+        #expect(webPush("vapid_keys: {\(id): \(key)}").isEmpty)
+        #expect(
+            webPush("vapid_keys: {\(id)k: \(key)}").contains {
+                $0.hasSuffix("a key is named by 1 to 128 bytes")
+            })
         #expect(
             webPush("vapid_keys: {v1: \(key), v2: \(key)}").contains {
                 $0.contains("default_key")
@@ -477,11 +489,27 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
             ("redis: {address: []}", "redis.address: expected at least one host:port"),
             (
                 "redis: {address: [a:1, b]}",
-                "redis.address: expected host:port, or a list of them for a cluster"
+                "redis.address: expected host:port, or a list of them for a cluster; a host has at "
+                    + "most 255 bytes"
             ),
             (
                 "redis: {address: [a:1, b:2], cluster: false}",
                 "redis.cluster: several addresses are those of one cluster: leave it out"
+            ),
+            (
+                "redis: {address: \"\(String(repeating: "a", count: 256)):1\"}",
+                "redis.address: expected host:port, or a list of them for a cluster; a host has at "
+                    + "most 255 bytes"
+            ),
+            (
+                "redis: {tls: {server_name: \"\"}}",
+                "redis.tls.server_name: expected the name in the servers' certificates, 1 to 255 "
+                    + "bytes"
+            ),
+            (
+                "redis: {tls: {server_name: \(String(repeating: "a", count: 256))}}",
+                "redis.tls.server_name: expected the name in the servers' certificates, 1 to 255 "
+                    + "bytes"
             ),
             (
                 "redis: {cluster: true, database: 1}",
@@ -573,9 +601,9 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
                 "bugle.yaml:4: apps.shop.apns.team_id: expected 10 capital letters and digits",
                 "bugle.yaml:4: apps.shop.apns.key_file: missing; it has no default",
                 "bugle.yaml:4: apps.shop.apns.endpoints.sandbox: expected an address that starts with"
-                    + " https:// and has no path",
+                    + " https:// and has no path, its host of 1 to 255 bytes",
                 "bugle.yaml:5: apps.shop.fcm.endpoint: expected an address that starts with https://"
-                    + " and has no path",
+                    + " and has no path, its host of 1 to 255 bytes",
             ])
     }
 }

@@ -114,6 +114,57 @@ extension String {
         #expect(pair.client.negotiatedProtocol == nil)
     }
 
+    /// Run under the memory checker too: the session was freed twice.
+    @Test func `a name that no server can have is refused, and nothing is freed twice`() throws {
+        let context = try TLSContext.client(caFile: nil, alpn: ["h2"])
+        let sockets = SocketPair()
+        for name in ["", String(repeating: "a", count: 256)] {
+            for _ in 0..<100 {
+                let error = try #require(throws: TLSError.self) {
+                    _ = try TLSSession(client: context, fd: sockets.client, hostName: name)
+                }
+                #expect(error.kind == .material)
+                #expect(error.text.contains("cannot be used as a TLS server name"))
+            }
+        }
+        // What was freed twice would be handed out twice.
+        let sessions = try (0..<4).map { _ in
+            try TLSSession(client: context, fd: sockets.client, hostName: "localhost")
+        }
+        #expect(sessions.allSatisfy { $0.negotiatedProtocol == nil })
+    }
+
+    @Test func `an encrypted key is refused with the reason, nobody is asked to open it`()
+        throws
+    {
+        let leaf = try CertificateAuthority().issue(hosts: ["localhost"])
+        let path = "/tmp/bugle-key-\(getpid())-\(UInt64.random(in: 0...UInt64.max)).pem"
+        try leaf.certificatePEM.write(to: path + ".crt")
+        defer {
+            unlink(path)
+            unlink(path + ".crt")
+        }
+        for key in [
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+            "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n"
+                + "DEK-Info: AES-128-CBC,470E6A29D2DE4590DF476A56F5FC34B0\n\n"
+                + "AAAA\n-----END EC PRIVATE KEY-----\n",
+        ] {
+            try key.write(to: path)
+            let words = "it is encrypted with a passphrase; store it decrypted"
+            let error = TLSError(.material, "the key file \(path) cannot be used: \(words)")
+            #expect(throws: error) {
+                _ = try TLSContext.Identity(certificateFile: path + ".crt", keyFile: path)
+            }
+            #expect(
+                throws: TLSError(.material, "the certificate's key cannot be used: \(words)")
+            ) {
+                _ = try TLSContext.server(
+                    certificatePEM: leaf.certificatePEM, keyPEM: key, alpn: [])
+            }
+        }
+    }
+
     @Test func `a missing CA file is a configuration fault that names the file`() throws {
         let error = try #require(throws: TLSError.self) {
             _ = try TLSContext.client(caFile: "/nonexistent/ca.pem", alpn: ["h2"])

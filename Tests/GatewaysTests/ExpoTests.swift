@@ -44,6 +44,22 @@ private func expoTarget(_ token: String = expoToken, platform: String? = nil) ->
         #expect(message["contentAvailable"] == nil)
     }
 
+    /// Expo's documents: `{critical?: boolean, name?: string | null, volume?: number}`.
+    @Test(arguments: [
+        (
+            #"{"critical":1,"name":"siren.caf","volume":0.5}"#,
+            #"{"critical":true,"name":"siren.caf","volume":0.5}"#
+        ),
+        (#"{"critical":0,"name":"a"}"#, #"{"critical":false,"name":"a"}"#),
+        (#"{"critical":true,"name":null,"other":1}"#, #"{"critical":true}"#),
+        (#"{"volume":1}"#, #"{"volume":1}"#),
+    ])
+    func `a critical sound has the form that Expo has for it`(sound: String, form: String) throws {
+        let event = try Event(#"{"notification":{"title":"T","sound":\#(sound)}}"#)
+        let message = try render(event.content).1
+        #expect(message.contains(#""sound":\#(form)"#), "\(message)")
+    }
+
     @Test func `a silent event wakes the app and asks for little`() throws {
         let event = try Event(#"{"data":{"feed":"home"}}"#)
         let message = try JSONParser().parse(try render(event.content).1)

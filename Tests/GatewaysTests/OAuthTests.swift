@@ -147,9 +147,10 @@ import Testing
                 var bench = try Bench(seed: seed)
                 for _ in 0..<600 {
                     if case .fetch(let fetch, _) = bench.next() {
+                        let words = "Token must be in a reasonable timeframe."
                         bench.answer(
                             fetch, status,
-                            #"{"error":"invalid_grant","error_description":"iat out of range"}"#)
+                            #"{"error":"invalid_grant","error_description":"\#(words)"}"#)
                     }
                     bench.time.advance(by: .milliseconds(100))
                 }
@@ -164,6 +165,14 @@ import Testing
             (400, "invalid_grant", "Invalid JWT Signature.", .credential, .oauthInvalidGrant),
             (
                 400, "invalid_grant", "Invalid grant: account not found", .credential,
+                .oauthInvalidGrant
+            ),
+            (
+                400, "invalid_grant", "Token has been expired or revoked.", .credential,
+                .oauthInvalidGrant
+            ),
+            (
+                400, "invalid_grant", "No account is associated with this key.", .credential,
                 .oauthInvalidGrant
             ),
             (

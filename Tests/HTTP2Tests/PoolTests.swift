@@ -407,6 +407,52 @@ import Testing
         #expect(asked.filter { $0 == 3 }.count == 2)
     }
 
+    @Test func `the owner may replace the connections while it is asked`() throws {
+        let stage = try Stage(.single)
+        // One with a request open stays until that is answered.
+        stage.onRequest = { request, connection in
+            guard request.text(":path") != "/1" else { return }
+            connection.respond(ServerResponse(status: 200), on: request.stream)
+        }
+        stage.submit(1)
+        #expect(stage.run { stage.arrivals.count == 1 })
+        var asked = 0
+        stage.mayWrite = { [unowned stage] _ in
+            asked += 1
+            if asked == 1 { stage.pool.replaceConnections() }
+            // So that one that is asked for ever ends here too.
+            return asked < 100
+        }
+        for tag in 2...3 { stage.submit(UInt64(tag)) }
+        #expect(stage.finish(2...3))
+        #expect((2...3).allSatisfy { stage.outcomes[$0] == .accepted })
+        #expect(asked == 3)
+        #expect(stage.paths(on: 2) == ["/2", "/3"])
+    }
+
+    @Test func `the owner may close and submit when it hears of passed deadlines`() throws {
+        for closes in [true, false] {
+            let stage = try Stage(.single, ServerOptions(streams: 1))
+            stage.onRequest = { _, _ in }
+            stage.submit(1)
+            #expect(stage.run { stage.arrivals.count == 1 })
+            for tag in 2...5 {
+                stage.submit(UInt64(tag), deadline: stage.loop.now + .seconds(tag == 4 ? 60 : 1))
+            }
+            stage.onFinished = { [unowned stage] tag, _ in
+                if tag == 2, closes { stage.pool.close() }
+                if tag == 2, !closes { stage.submit(6) }
+            }
+            stage.advance(by: .seconds(3))
+            for tag in [2, 3, 5] as [UInt64] {
+                #expect(stage.outcomes[tag] == .notProcessed(.deadlinePassed))
+            }
+            #expect(stage.outcomes[4] == (closes ? .notProcessed(.closed) : nil))
+            #expect(stage.repeated.isEmpty)
+            #expect(stage.pool.queued == (closes ? 0 : 2))
+        }
+    }
+
     @Test func `a full queue hands back what is over it`() throws {
         let stage = try Stage(.single)
         for tag in 0...UInt64(Limits.queuedRequestsMax) { stage.submit(tag, bodyBytes: 0) }

@@ -118,14 +118,14 @@ private func refused(
         #expect(!binary.isValidation && binary.labels == nil)
     }
 
-    /// With what is added to it a copy has to fit into topics with Kafka's usual limit; and merging
-    /// takes time that grows with the square of the members.
+    /// With what is added to it a copy has to fit into topics with Kafka's usual limit; and content is
+    /// written and merged for each device.
     @Test func `what no payload and no copy has room for is refused whole`() throws {
         let long = String(repeating: "h", count: 70_000)
         let value = #"{"type":"t","user_id":"ada","payload":{"title":"t"}}"#
         #expect(refused(Array(value.utf8), headers: [("x", long)])?.code == .tooLarge)
         #expect(refused(Array(value.utf8), headers: [("x", String(long.prefix(60_000)))]) == nil)
-        for name in ["data", "apns", "fcm", "webpush", "expo"] {
+        for name in ["notification", "data", "apns", "fcm", "webpush", "expo"] {
             func event(_ bytes: Int) -> [UInt8] {
                 let text = String(repeating: "x", count: bytes)
                 return Array(#"{"type":"t","user_id":"ada","\#(name)":{"a":"\#(text)"}}"#.utf8)
@@ -133,6 +133,41 @@ private func refused(
             #expect(refused(event(33_000))?.code == .tooLarge)
             #expect(refused(event(32_000)) == nil, "too large for a gateway is said by target")
         }
+    }
+
+    @Test(arguments: ["notification", "data", "apns", "fcm"])
+    func `what a payload brings as content is no larger than what an event brings`(
+        name: String
+    ) throws {
+        func refusal(_ bytes: Int) throws -> EventCheck.Refusal? {
+            let text = String(repeating: "x", count: bytes)
+            let event = #"{"type":"t","user_id":"u","payload":{"\#(name)":{"a":"\#(text)"}}}"#
+            let explained = try Explained(routes: "  other: {title: x}\n")
+            do throws(EventCheck.Refusal) {
+                try explained.explain(event)
+                return nil
+            } catch {
+                return error
+            }
+        }
+        #expect(try refusal(32_000) == nil)
+        let refusal = try #require(try refusal(33_000))
+        #expect(refusal.code == .tooLarge)
+        #expect(refusal.reason.hasPrefix("payload.\(name) has 33008 bytes; the limit is 32768"))
+        let text = String(repeating: "x", count: 33_000)
+        let event = Array(
+            #"{"type":"t","user_id":"u","payload":{"\#(name)":{"a":"\#(text)"}}}"#.utf8)
+        let now = Explained.now
+        #expect(try EventCheck.check(event, at: now).hasContent)
+        #expect(
+            try EventCheck.content(of: event, isRouted: false, at: now).fault == refusal.reason)
+        #expect(try EventCheck.content(of: event, isRouted: true, at: now).fault == nil)
+    }
+
+    @Test func `a payload that is a notification itself may be as large as an event`() throws {
+        let text = String(repeating: "x", count: 100_000)
+        let event = #"{"type":"t","user_id":"u","payload":{"title":"x","rows":"\#(text)"}}"#
+        try Explained(routes: "  other: {title: x}\n").explain(event)
     }
 
     @Test func `a schema registry's frame before JSON is skipped`() throws {

@@ -67,10 +67,12 @@ import Testing
         let world = try World(gateway)
         try world.register("i1", user: "u1")
         try world.start()
+        let large = String(repeating: "x", count: 33_000)
         let poison: [String?] = [
             "not json", "[]", #"{"id":1}"#, nil, #"{"id":"x","type":"t","user_id":"u1","ttl":"a"}"#,
             #"{"id":"y","type":"t","user_id":"u1","app":"nobody","notification":{"title":"x"}}"#,
             #"{"id":"z","type":"t","user_id":"u1"}"#, String(repeating: "[", count: 300_000),
+            #"{"id":"w","type":"t","user_id":"u1","payload":{"data":{"a":"\#(large)"}}}"#,
         ]
         for value in poison { try world.publish(value, key: "u1") }
         try world.publish(id: "good", user: "u1")
@@ -79,17 +81,17 @@ import Testing
         #expect(
             letters.map { $0.headers["bugle-error-code"] } == [
                 "not_json", "not_json", "missing_field", "null_value", "invalid_field",
-                "unknown_app", "no_route", "too_large",
+                "unknown_app", "no_route", "too_large", "too_large",
             ])
         #expect(letters[0].value == "not json" && letters[0].key == "u1")
         #expect(letters[3].value == nil)
         #expect(letters[7].value?.utf8.count == 262_144)
         #expect(letters[7].headers["bugle-truncated"] == "300000")
         #expect(letters.allSatisfy { $0.headers["bugle-original-topic"] == "push.events" })
-        let results = try world.records(of: "push.results", atLeast: 4)
+        let results = try world.records(of: "push.results", atLeast: 5)
         #expect(
             results.map { $0.text("outcome") } == [
-                "dead_lettered", "dead_lettered", "dead_lettered", "accepted",
+                "dead_lettered", "dead_lettered", "dead_lettered", "dead_lettered", "accepted",
             ])
         #expect(gateway.seen.count == 1)
     }

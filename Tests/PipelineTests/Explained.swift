@@ -33,6 +33,12 @@ struct Explained {
         explainer.hidesSealed = false
     }
 
+    /// What becomes of an event whose user has no device.
+    @discardableResult
+    func explain(_ event: String) throws(EventCheck.Refusal) -> Explanation {
+        try explainer.explain(Array(event.utf8), to: [], at: Self.now)
+    }
+
     /// What a device of the user gets; `more` are members of its registration, a comma in front.
     func answer(
         to event: String, on gateway: Gateway, platform: String? = nil, _ more: String = ""

@@ -1,8 +1,8 @@
 import Base
-import Telemetry
 import Testing
 
 @testable import Pipeline
+@testable import Telemetry
 
 @Suite struct `Subscriptions on a VAPID key` {
     private let start = MonotonicTime(nanos: 0)
@@ -25,6 +25,8 @@ import Testing
         #expect(gauge.value == 1)
         use.end()
         #expect(gauge.value == 0)
+        use.used(6, at: later + KeyUse.period * 5)
+        #expect(gauge.value == 1)
     }
 
     @Test func `are not counted where they were tried in vain`() {
@@ -42,5 +44,27 @@ import Testing
         var use = KeyUse(gauge, at: start)
         for name in 0..<UInt64(KeyUse.subscriptionsMax + 50) { use.used(name, at: start) }
         #expect(gauge.value == Int64(KeyUse.subscriptionsMax))
+    }
+
+    @Test func `go on where they were when a key stays or comes back`() {
+        let registry = MetricsRegistry()
+        let counts = VAPIDKeyCounts(app: "shop", registry)
+        func subscriptions() -> [String: Double] {
+            Dictionary(
+                uniqueKeysWithValues: registry.readings(of: "bugle_webpush_subscriptions").map {
+                    ($0.label("vapid_key"), $0.value)
+                })
+        }
+        let now = SystemTime.shared.monotonic
+        for entry in counts.take(["v1", "v2"]) {
+            for name in 1...2 as ClosedRange<UInt64> { entry.count(name, at: now) }
+        }
+        #expect(subscriptions() == ["v1": 2, "v2": 2])
+        for entry in counts.take(["v3", "v1"]) { entry.count(2, at: now) }
+        #expect(subscriptions() == ["v1": 2, "v2": 0, "v3": 1])
+        for entry in counts.take(["v2"]) { entry.count(3, at: now) }
+        #expect(subscriptions() == ["v1": 0, "v2": 1, "v3": 0])
+        #expect(registry.sum(of: "bugle_webpush_built_total") == 7)
+        #expect(registry.snapshot().allSatisfy { $0.series.allSatisfy { $0.shards.count == 1 } })
     }
 }

@@ -53,6 +53,8 @@ import Testing
             """)
         try world.register("own", user: "u1", extra: #","locale":"en","time_zone":"Asia/Tokyo""#)
         try world.register("none", user: "u1")
+        // What is no locale and no time zone says nothing.
+        try world.register("odd", user: "u1", extra: #","locale":"?","time_zone":"Mars/Olympus""#)
         try world.say(
             #","locale":"de-AT","time_zone":"Europe/Vienna","unread":7"#, user: "u1")
         try world.start()
@@ -61,17 +63,17 @@ import Testing
         try world.publish(event("e2", "at", at + #","unread":2"#), key: "u1")
         try world.publish(event("e3", "bare"), key: "u1")
         try world.flush()
-        _ = try world.records(of: "push.results", atLeast: 6)
+        _ = try world.records(of: "push.results", atLeast: 9)
         #expect(world.stop())
         let bodies = gateway.seen.map(\.body)
-        #expect(bodies.count == 6)
+        #expect(bodies.count == 9)
         let own = bodies.filter { $0.contains("Hello 5:00") }
         let other = bodies.filter { $0.contains("Hallo 21:00") }
-        #expect(own.count == 2 && other.count == 2, "\(bodies)")
-        for bodies in [own, other] {
-            #expect(bodies.count { $0.contains(#""badge":7"#) } == 1)
-            #expect(bodies.count { $0.contains(#""badge":2"#) } == 1)
+        #expect(own.count == 2 && other.count == 4, "\(bodies)")
+        for (bodies, devices) in [(own, 1), (other, 2)] {
+            #expect(bodies.count { $0.contains(#""badge":7"#) } == devices)
+            #expect(bodies.count { $0.contains(#""badge":2"#) } == devices)
         }
-        #expect(bodies.count { !$0.contains("badge") } == 2)
+        #expect(bodies.count { !$0.contains("badge") } == 3)
     }
 }

@@ -11,6 +11,7 @@ import Telemetry
 import Testing
 
 @testable import Pipeline
+@testable import Telemetry
 
 @Suite(.serialized) struct `Web push, end to end` {
     private func world(
@@ -75,6 +76,32 @@ import Testing
         #expect(simulator.journal.authorizations.count == browsers.count)
         #expect(simulator.journal.counters.violations.isEmpty)
         #expect(simulator.journal.counters.advisories.isEmpty)
+        #expect(world.stop())
+    }
+
+    @Test func `keys that are replaced go on being counted, in the same place`() throws {
+        let (simulator, world) = try world()
+        try subscribe(
+            "by-v1", user: "u1", vapidKeyID: "v1", boundTo: try world.vapidPublicKey("v1"),
+            simulator, world)
+        try world.start()
+        func shards() -> [String: [Int]] {
+            world.registry.snapshot().filter { $0.name.hasPrefix("bugle_webpush_") }
+                .reduce(into: [:]) { $0[$1.name] = $1.series.map(\.shards.count) }
+        }
+        let before = shards()
+        #expect(before.keys.contains("bugle_webpush_built_total"))
+        for round in 1...3 {
+            try world.publish(id: "e\(round)", user: "u1")
+            try world.flush()
+            let results = try world.records(of: "push.results", atLeast: round)
+            #expect(results.count { $0.text("outcome") == "accepted" } == round)
+            try world.replaceCredential(of: world.apps[0], at: .webpush)
+        }
+        #expect(shards() == before)
+        #expect(world.registry.sum(of: "bugle_webpush_built_total") == 3)
+        // One subscription, however often the keys were replaced.
+        #expect(world.registry.sum(of: "bugle_webpush_subscriptions") == 1)
         #expect(world.stop())
     }
 

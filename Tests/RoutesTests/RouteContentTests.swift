@@ -196,6 +196,24 @@ import Testing
         #expect(try Sample(explicit: #"{"notification":{"title":"x"}}"#).refusal(table) == nil)
     }
 
+    @Test func `a whole value is no larger than what an event may bring itself`() throws {
+        let tables = [
+            "data: {rows: '{{payload.rows}}'}", "data: {a: ['{{payload.rows|}}']}",
+            "apns: {extra: '{{payload.rows}}'}",
+        ].map { "  t: {title: x, \($0)}\n" }
+        for table in try tables.map({ try table($0) }) {
+            func refusal(_ bytes: Int) throws -> String? {
+                let text = String(repeating: "x", count: bytes - 4)
+                return try Sample(payload: #"{"rows":["\#(text)"]}"#).refusal(table)
+            }
+            #expect(try refusal(32_768) == nil)
+            #expect(
+                try refusal(32_769)
+                    == "payload.rows has 32769 bytes; the limit is 32768, and no gateway takes more "
+                    + "than 5120")
+        }
+    }
+
     @Test func `a badge is a whole number`() throws {
         let table = try table("  t: {title: x, badge: '{{payload.n}}'}\n")
         for value in ["\"3\"", "1.5", "-1", "{}"] {

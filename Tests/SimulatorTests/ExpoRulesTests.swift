@@ -61,6 +61,10 @@ import Testing
             #"{"to":"\#(Self.token)","priority":"urgent"}"#,
             #"{"to":[]}"#, #"{"to":[7]}"#, #"{"to":"\#(Self.token)","body":7}"#,
             #"{"to":"\#(Self.token)","data":"text"}"#, #"{"to":"\#(Self.token)","sound":7}"#,
+            #"{"to":"\#(Self.token)","sound":{"critical":1,"name":"a"}}"#,
+            #"{"to":"\#(Self.token)","sound":{"name":7}}"#,
+            #"{"to":"\#(Self.token)","sound":{"volume":"1"}}"#,
+            #"{"to":"\#(Self.token)","sound":{"loud":true}}"#,
             #"{"to":"\#(Self.token)","badge":"1"}"#,
             #"{"to":"\#(Self.token)","badge":-1}"#,
             #"{"to":"\#(Self.token)","interruptionLevel":"loud"}"#,
@@ -93,6 +97,14 @@ import Testing
             + #""channelId":"n","icon":"i","richContent":{"image":"https://a/b"}}"#
         let answer = try #require(try answers(fixture, post("[\(message)]")).first)
         #expect(answer.0 == 200 && tickets(answer.1) == ["ok"])
+        for sound in [
+            #""default""#, #"{"critical":true,"name":"a","volume":0.5}"#,
+            #"{"critical":false,"name":null}"#, "{}",
+        ] {
+            let message = #"{"to":"\#(Self.token)","sound":\#(sound)}"#
+            let answer = try #require(try answers(fixture, post("[\(message)]")).first)
+            #expect(answer.0 == 200 && tickets(answer.1) == ["ok"], "\(sound)")
+        }
         #expect(
             fixture.run(.expo, [post("[\(message)]")]).answers.first?.fields["date"] != nil)
     }

@@ -66,6 +66,29 @@ private func exposition(_ registry: MetricsRegistry) -> String {
                 + "# HELP b b\n# TYPE b gauge\nb NaN\n")
     }
 
+    @Test func `a label value that is too long is cut, and two that begin alike stay two`() {
+        let registry = MetricsRegistry()
+        let limit = MetricsRegistry.Limits.labelValueBytes
+        let values = [
+            String(repeating: "a", count: limit), String(repeating: "a", count: limit + 1),
+            String(repeating: "a", count: limit) + "b", String(repeating: "€", count: 100),
+        ]
+        for (index, value) in values.enumerated() {
+            for _ in 0..<2 {
+                registry.counter("x_total", help: "X.", labels: [("key", value)]).add(index + 1)
+            }
+        }
+        let readings = registry.readings(of: "x_total")
+        #expect(readings.map(\.value) == [2, 4, 6, 8])
+        let shown = readings.map { $0.label("key") }
+        #expect(shown[0] == values[0])
+        // As it was in every process before: a series goes on after a restart.
+        #expect(shown[1] == String(repeating: "a", count: 111) + "~ba20d66a82fdb40c")
+        #expect(shown[2].hasPrefix(String(repeating: "a", count: 111) + "~"))
+        #expect(shown[3].hasPrefix(String(repeating: "€", count: 37) + "~"))
+        #expect(shown.dropFirst().allSatisfy { $0.utf8.count <= limit })
+    }
+
     @Test func `more series than a name may have are counted and not shown`() {
         let registry = MetricsRegistry()
         let limit = MetricsRegistry.Limits.seriesPerFamily

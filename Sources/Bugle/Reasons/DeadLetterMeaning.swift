@@ -29,8 +29,8 @@ extension DeadLetterCode {
             "The event brings no content, and no route is for its type. Add a route, or correct "
                 + "the type, then `bugle dlt replay`."
         case .contentError:
-            "The event's route needs a field that the event lacks, or has in another type. Give "
-                + "the field a default in the route, or correct the producer."
+            "The event's route needs a field that the event lacks, or has in another type or too "
+                + "large. Give the field a default in the route, or correct the producer."
         case .unsupported: "The event asks for something that this version does not do."
         case .failed:
             "A copy: a target of the event used up its retries, and its route keeps such events."

@@ -106,7 +106,12 @@ public final class ExpoRenderer {
             for entry in notification.entries {
                 guard let name = Self.words.first(where: { $0.word.spells(entry.name) })?.name
                 else { continue }
-                message.value(name, entry.value)
+                if entry.value.isObject {
+                    message.name(name)
+                    Self.writeSound(entry.value, to: writer)
+                } else {
+                    message.value(name, entry.value)
+                }
                 size += entry.value.stringBytes?.count ?? 0
             }
             if let importance = content.importance, importance.isUnusual,
@@ -147,6 +152,19 @@ public final class ExpoRenderer {
         return size
     }
 
+    /// Writes a sound that is an object, which no other word is: Expo's `critical` is a boolean where
+    /// Apple's is 1.
+    private static func writeSound(_ sound: JSONValue, to writer: ByteWriter) {
+        var object = JSONObjectWriter(writer)
+        if let critical = sound["critical"] {
+            object.bool("critical", critical.bool ?? (critical.int64 == 1))
+        }
+        for name: StaticString in ["name", "volume"] {
+            if let value = sound[name], !value.isNull { object.value(name, value) }
+        }
+        object.end()
+    }
+
     /// Writes what a newer notification is shown in place of an older one by.
     private func writeCollapseID(_ content: borrowing PushContent, to writer: ByteWriter) {
         let tag = ByteWriter(capacity: 64)
@@ -170,12 +188,11 @@ public final class ExpoRenderer {
         PayloadBlock.write(content, image: nil, to: writer)
         if let data = content.data {
             var dropped = false
-            data.forEachMember { name, value in
+            data.forEachLastMember { name, value in
                 guard !name.spells(PayloadBlock.key) else {
                     dropped = true
                     return
                 }
-                guard value.isLast(named: name, in: data) else { return }
                 writer.append(0x2C)
                 writer.append(jsonString: name)
                 writer.append(0x3A)

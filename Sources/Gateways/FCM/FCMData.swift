@@ -31,9 +31,9 @@ internal struct FCMData {
 
     /// Writes the members of an object, without those that `override` has too.
     mutating func write(_ object: JSONValue, overriddenBy override: JSONValue?) {
-        object.forEachMember { name, value in
-            if override?.member(named: name) != nil { return }
-            if value.isLast(named: name, in: object) { write(name, value) }
+        let overridden = override.map { JSONLookup($0) }
+        object.forEachLastMember { name, value in
+            if overridden?.member(named: name) == nil { write(name, value) }
         }
     }
 

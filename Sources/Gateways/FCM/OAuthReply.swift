@@ -69,6 +69,12 @@ internal struct OAuthReply {
         "unauthorized_client", "disabled_client", "deleted_client",
     ]
 
+    /// What Google says when the assertion's times do not fit its clock. Shorter ones would be found
+    /// in "expired or revoked" and "associated" too, which are about the account.
+    private static let clockPhrases = [
+        "short-lived token", "reasonable timeframe", "iat and exp values",
+    ]
+
     /// One code for several causes: only the description tells them apart.
     private static func grantRefusal(
         _ words: String, _ said: String, _ answer: GatewayAnswer
@@ -76,8 +82,7 @@ internal struct OAuthReply {
         if words.contains("is not set") || words.contains("audience") {
             return .refused(.ours, .oauthInvalidGrant, "Google refused the assertion\(said)")
         }
-        let isAboutTime =
-            ["short-lived", "timeframe", "iat", "exp"].contains { words.contains($0) }
+        let isAboutTime = clockPhrases.contains { words.contains($0) }
         let isSkewed = answer.clockSkew.map {
             abs($0.nanos) >= GatewayLimits.clockSkewMin.nanos
         }

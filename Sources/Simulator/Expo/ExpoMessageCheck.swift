@@ -57,12 +57,29 @@ enum ExpoMessageCheck {
                 : value.int64.map { $0 >= 0 } ?? false ? nil : "a number"
         case .object: value.isObject ? nil : "an object"
         case .sound:
-            value.isNull || value.isObject || value.stringBytes != nil
-                ? nil : "a string, an object or null"
+            value.isNull || value.stringBytes != nil || isSound(value)
+                ? nil : "a string, null, or an object with a boolean critical, name and volume"
         case .one(let values):
             values.contains(value.string ?? "")
                 ? nil : "one of \(values.joined(separator: ", "))"
         }
+    }
+
+    /// `{critical?: boolean, name?: string | null, volume?: number}`, as in the types of Expo's
+    /// library.
+    private static func isSound(_ value: JSONValue) -> Bool {
+        var isSound = value.isObject
+        value.forEachMember { name, value in
+            let fits =
+                switch name.text {
+                case "critical": value.bool != nil
+                case "name": value.isNull || value.stringBytes != nil
+                case "volume": value.double != nil
+                default: false
+                }
+            isSound = isSound && fits
+        }
+        return isSound
     }
 
     /// The payload's bytes: texts and data ("at most 4096 bytes").

@@ -146,7 +146,8 @@ import TokenIndex
     @Test func `on Android the app shows it, unless the route says otherwise`() throws {
         let own = try request(
             try explained(Self.event(), on: .fcm, platform: "android"))
-        #expect(own.body.contains(#"\"notification\":{\"title\":\"Your bank\""#))
+        #expect(own.body.contains(#"\"notification\":{\"tag\":\""#))
+        #expect(own.body.contains(#"\",\"title\":\"Your bank\""#))
         let system = try request(
             try explained(
                 Self.event(), on: .fcm, platform: "android",

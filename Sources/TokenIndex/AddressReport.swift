@@ -12,12 +12,34 @@ public struct AddressReport: Sendable {
     public var address: DeviceAddress?
     /// How it stands; `active` also for one of an install without a user.
     public var standing: AddressStanding
-    /// The verdict that was heard last, also when it does not count for this registration.
+    /// The verdict that keeps it from being sent to; else the one that was heard last, which then
+    /// does not count for this registration.
     public var verdict: Verdict?
     /// Who claimed its token later.
     public var displacedBy: AddressID?
     /// The last sign of life.
     public var lastSeenAt: UnixMillis?
+    /// All that was said of its tokens.
+    internal var verdicts = VerdictBook()
+
+    internal init(
+        id: AddressID, userID: String?, address: DeviceAddress?, standing: AddressStanding,
+        verdicts: VerdictBook = VerdictBook(), displacedBy: AddressID? = nil,
+        lastSeenAt: UnixMillis? = nil
+    ) {
+        self.id = id
+        self.userID = userID
+        self.address = address
+        self.standing = standing
+        self.verdicts = verdicts
+        self.displacedBy = displacedBy
+        self.lastSeenAt = lastSeenAt
+        verdict = verdicts.shown(of: address).map { hash, entry in
+            Verdict(
+                kind: entry.kind, reason: entry.reason, asOf: entry.asOf,
+                tokenHash: hash.isEmpty ? nil : hash, held: entry.held, fuseID: entry.fuseID)
+        }
+    }
 
     /// A verdict on a token.
     public struct Verdict: Sendable, Equatable {
@@ -54,52 +76,89 @@ public struct AddressReport: Sendable {
         if address.permission == .denied { return "the user does not permit notifications" }
         return staleness.obstacle(address, at: now)
     }
+}
 
-    /// The record that makes a quarantine of its verdict; nil when there is none to hold back.
+// MARK: - Records that follow from it
+
+extension AddressReport {
+    /// The record that makes a quarantine of the verdict that a fuse counted; nil when there is
+    /// none to hold back.
     internal func heldRecord(by fuseID: String, _ name: FuseName) -> InvalidationRecord? {
-        guard let verdict, verdict.kind == .suspend || verdict.kind == .invalidate,
-            standing == .suspended || standing == .invalidated
+        guard let address, let counted = verdicts.tokens[address.tokenHash]?.counted,
+            counted.fuse == name, address.registeredAt <= counted.asOf
         else { return nil }
-        var record = self.record(.quarantine, verdict, origin: .gateway, name)
-        record.held = verdict.kind
+        var record = self.record(.quarantine, (address.tokenHash, counted), origin: .gateway)
+        record.held = counted.kind
         record.fuseID = fuseID
         return record
     }
 
-    /// The record that settles what a fuse holds of an address. One that nothing is known of any
+    /// The records that settle what a fuse holds of an address. One that nothing is known of any
     /// more gets one as well: it ends the fuse's claim to it.
     internal static func settling(
         _ report: AddressReport?, _ id: AddressID, _ fuse: TrippedFuse,
         _ settlement: FuseSettlement
-    ) -> InvalidationRecord {
+    ) -> [InvalidationRecord] {
         let report =
             report ?? AddressReport(id: id, userID: nil, address: nil, standing: .active)
-        let verdict =
-            report.verdict
-            ?? Verdict(kind: .quarantine, reason: fuse.reason, asOf: UnixMillis(0))
-        let kind: TokenVerdict =
-            settlement == .release
-            ? .release : verdict.held ?? (verdict.kind == .quarantine ? .suspend : verdict.kind)
-        var record = report.record(kind, verdict, origin: .operator, fuse.name)
-        record.fuseID = fuse.id
+        var found = report.verdicts.held(by: fuse.name)
+        // Held already, and the record that says so is still on its way.
+        if found.isEmpty { found = report.verdicts.counted(by: fuse.name) }
+        // The present token comes last: a compacted topic keeps that one.
+        let present = report.address?.tokenHash
+        found = found.filter { $0.hash != present } + found.filter { $0.hash == present }
+        if found.isEmpty { found = [report.unknown(fuse)] }
+        return found.map { hash, entry in
+            let kind: TokenVerdict =
+                settlement == .release
+                ? .release : entry.held ?? (entry.kind == .quarantine ? .suspend : entry.kind)
+            var record = report.record(kind, (hash, entry), origin: .operator)
+            record.fuseID = entry.fuseID ?? fuse.id
+            return record
+        }
+    }
+
+    private func unknown(_ fuse: TrippedFuse) -> VerdictBook.Found {
+        var record = InvalidationRecord(
+            addressID: id, verdict: .quarantine, reason: fuse.reason, origin: .gateway,
+            asOf: UnixMillis(0))
+        record.gateway = fuse.name.gateway
+        record.environment = fuse.name.environment
+        record.credential = fuse.name.credential
+        return ("", VerdictBook.Entry(record))
+    }
+
+    /// The record that says again what a later one about the same address would make a compacted
+    /// topic forget; nil when the topic's last one says it.
+    internal var restatement: InvalidationRecord? {
+        guard let address, let found = verdicts.overtaken(of: address) else { return nil }
+        var record = self.record(found.entry.kind, found, origin: .sweeper)
+        record.held = found.entry.held
+        record.fuseID = found.entry.fuseID
+        if found.entry.kind != .quarantine, found.entry.kind != .release {
+            // Not settled once more, only said.
+            record.fuseID = nil
+            if found.entry.fuseID != nil { record.credential = nil }
+        }
         return record
     }
 
     private func record(
-        _ kind: TokenVerdict, _ verdict: Verdict, origin: InvalidationRecord.Origin,
-        _ name: FuseName
+        _ kind: TokenVerdict, _ found: VerdictBook.Found, origin: InvalidationRecord.Origin
     ) -> InvalidationRecord {
+        let entry = found.entry
         var record = InvalidationRecord(
-            addressID: id, verdict: kind, reason: verdict.reason.isEmpty ? "fuse" : verdict.reason,
-            origin: origin, asOf: verdict.asOf)
+            addressID: id, verdict: kind, reason: entry.reason.isEmpty ? "fuse" : entry.reason,
+            origin: origin, asOf: entry.asOf)
+        // What is forgotten is not named again.
+        guard kind != .forget else { return record }
         record.userID = userID
-        record.gateway = name.gateway
-        record.environment = name.environment
-        record.credential = name.credential
+        record.gateway = entry.fuse?.gateway ?? address?.gateway
+        record.environment = entry.fuse?.environment ?? address?.environment
+        record.credential = entry.fuse?.credential
         record.platform = address?.platform
-        record.tokenHash = verdict.tokenHash
+        record.tokenHash = found.hash.isEmpty ? nil : found.hash
         record.registeredAt = address?.registeredAt
-        record.fuseID = verdict.fuseID
         return record
     }
 }

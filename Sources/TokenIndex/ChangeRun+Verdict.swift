@@ -6,22 +6,27 @@ internal import Redis
 
 extension ChangeRun {
     func judge(_ record: InvalidationRecord) {
-        judge(record) { [self] plan in
-            let isBlocked = plan.word == "blocked"
-            if record.isCounted, isBlocked, let name = record.fuseName {
+        judge(record, isRead: true) { [self] plan in
+            // One that is set aside may find its registration by the time it is counted.
+            if record.isCounted, !writer.setAside(record, at: position), plan.says(.blocks),
+                let name = record.fuseName
+            {
                 return tally(record, name, plan)
             }
-            if isBlocked && record.isChurn { countChurn(record) }
-            carryOut(plan, record.addressID) { [self] in close(record, isBlocked: isBlocked) }
+            if plan.says(.blocks) && record.isChurn { countChurn(record) }
+            if plan.says(.overtaken) { writer.restate(record.addressID) }
+            carryOut(plan, record.addressID) { [self] in close(record, plan) }
         }
     }
 
+    /// `isRead` is false for what a fuse makes of the record.
     private func judge(
-        _ record: InvalidationRecord, then next: @escaping (IndexPlan) -> Void
+        _ record: InvalidationRecord, isRead: Bool, then next: @escaping (IndexPlan) -> Void
     ) {
         let words = [
             record.verdict.rawValue, String(record.asOf.value), record.tokenHash ?? "",
             record.reason, record.held?.rawValue ?? "", record.fuseID ?? "",
+            record.fuseName?.text ?? "", isRead ? "1" : "0",
         ]
         let arguments =
             common(record.addressID.text) + positionArguments + words.map { Array($0.utf8) }
@@ -48,11 +53,12 @@ extension ChangeRun {
         ) { [self] reply in
             let words = reply.elements.compactMap(\.text)
             guard words.count >= 2, words[0] != "pass" else {
+                if plan.says(.overtaken) { writer.restate(record.addressID) }
                 return carryOut(plan, record.addressID) { [self] in finish(.applied) }
             }
             let held = record.held(by: words[1])
             if words[0] == "trips" { tripped(record, name, words[1], others: words[2...]) }
-            judge(held) { [self] plan in
+            judge(held, isRead: false) { [self] plan in
                 carryOut(plan, record.addressID) { [self] in
                     writer.note(.publish(held))
                     finish(.applied)
@@ -81,13 +87,13 @@ extension ChangeRun {
     }
 
     /// What follows a verdict: the book-keeping of the fuse it belongs to.
-    private func close(_ record: InvalidationRecord, isBlocked: Bool) {
+    private func close(_ record: InvalidationRecord, _ plan: IndexPlan) {
         guard let name = record.fuseName, let fuseID = record.fuseID else {
             return finish(.applied)
         }
         let layout = writer.layout
         let id = record.addressID.text
-        if record.verdict == .quarantine {
+        if record.verdict == .quarantine && plan.says(.holds) {
             // Whatever is known of the address by now: its registration may be read later.
             let arguments = [
                 id, String(position.timestamp), name.text, fuseID, record.reason,
@@ -96,6 +102,9 @@ extension ChangeRun {
                 FuseScripts.adopt, [layout.judged(name), layout.trippedFuses],
                 arguments.map { Array($0.utf8) }
             ) { [self] _ in finish(.applied) }
+        } else if plan.says(.held) {
+            // The record was about another hold: this one is still to be settled.
+            finish(.applied)
         } else {
             run(
                 FuseScripts.settled,
@@ -108,7 +117,7 @@ extension ChangeRun {
     /// Beside the change: its result matters to nobody else.
     private func countChurn(_ record: InvalidationRecord) {
         guard let gateway = record.gateway, let environment = record.environment,
-            writer.now - UnixMillis(position.timestamp) < .hours(1)
+            !writer.isReadingBack, writer.now - UnixMillis(position.timestamp) < .hours(1)
         else { return }
         let app = record.addressID.app
         let arguments = [

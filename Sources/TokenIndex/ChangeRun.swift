@@ -14,6 +14,8 @@ internal final class ChangeRun: RedisReplyHandler {
     /// What is done to an install.
     enum Work {
         case change(IndexChange)
+        /// A verdict that was set aside is counted.
+        case recount(InvalidationRecord)
         /// After a loss: its addresses are claimed and listed again as its record has them.
         case relist(AddressID)
     }
@@ -40,6 +42,16 @@ internal final class ChangeRun: RedisReplyHandler {
         self.writer = writer
     }
 
+    /// Counts a verdict that was applied before.
+    init(
+        recounting record: InvalidationRecord, at position: TopicPosition, writer: RedisIndexWriter
+    ) {
+        work = .recount(record)
+        self.position = position
+        tag = 0
+        self.writer = writer
+    }
+
     /// Lists anew what belongs to the install of an address.
     init(relisting id: AddressID, writer: RedisIndexWriter, _ done: @escaping () -> Void) {
         work = .relist(id)
@@ -53,6 +65,7 @@ internal final class ChangeRun: RedisReplyHandler {
     var subject: String {
         switch work {
         case .change(let change): change.subject
+        case .recount(let record): record.addressID.install
         case .relist(let id): id.install
         }
     }
@@ -60,7 +73,7 @@ internal final class ChangeRun: RedisReplyHandler {
     func start() {
         switch work {
         case .change(.registration(let record)): register(record)
-        case .change(.invalidation(let record)): judge(record)
+        case .change(.invalidation(let record)), .recount(let record): judge(record)
         case .change(.user(let change)): store(change)
         case .relist(let id): relist(id)
         }

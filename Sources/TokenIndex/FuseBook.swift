@@ -69,14 +69,29 @@ internal struct FuseBook {
         return .trips(fuseID, fuse.tokens.keys.filter { $0 != id }.sorted())
     }
 
-    /// Takes in what the topic says a fuse holds: after a loss it is all that is left of it.
+    /// Takes in what the topic says a fuse holds: after a loss it is all that is left of it. Which
+    /// record is read first is a matter of chance, so it decides nothing: of a fuse the earliest
+    /// one says since when and why, and of two fuses of a name the later one goes on.
     mutating func adopt(
         _ id: AddressID, _ name: FuseName, fuseID: String, reason: String, at time: Int64
     ) {
         var fuse = fuses[name] ?? Fuse()
         fuse.tokens[id] = time
-        if fuse.tripped == nil { fuse.tripped = (fuseID, UnixMillis(time), reason) }
+        let told = (id: fuseID, since: UnixMillis(time), reason: reason)
+        if let tripped = fuse.tripped {
+            let isEarlier = tripped.id == fuseID && told.since < tripped.since
+            if isEarlier || Self.isLater(fuseID, tripped.id) { fuse.tripped = told }
+        } else {
+            fuse.tripped = told
+        }
         fuses[name] = fuse
+    }
+
+    /// The ids of a name differ in the moment that they end with.
+    private static func isLater(_ id: String, _ other: String) -> Bool {
+        let (id, other) = (id.utf8, other.utf8)
+        return id.count == other.count
+            ? other.lexicographicallyPrecedes(id) : id.count > other.count
     }
 
     /// An address is not held any more; the last one makes the fuse whole again.

@@ -47,7 +47,14 @@ internal enum FuseScripts {
         """
         redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
         redis.call('PERSIST', KEYS[1])
-        redis.call('HSETNX', KEYS[2], ARGV[3], ARGV[4] .. '\\n' .. ARGV[2] .. '\\n' .. ARGV[5])
+        local tripped = redis.call('HGET', KEYS[2], ARGV[3])
+        local fuse, since
+        if tripped then fuse, since = tripped:match('^([^\\n]*)\\n(%d+)') end
+        local id = ARGV[4]
+        if not fuse or (fuse == id and tonumber(ARGV[2]) < tonumber(since))
+          or #id > #fuse or (#id == #fuse and id > fuse) then
+          redis.call('HSET', KEYS[2], ARGV[3], id .. '\\n' .. ARGV[2] .. '\\n' .. ARGV[5])
+        end
         return 1
         """)
 

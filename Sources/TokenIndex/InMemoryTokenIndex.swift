@@ -70,22 +70,19 @@ public final class InMemoryTokenIndex: Sendable {
     /// A writer; changes are applied within the call, under the lock.
     public func writer() -> any IndexWriter { InMemoryWriter(store: self) }
 
-    /// Applies a change at once.
+    /// Applies a change at once. No fuse counts it: what fuses made of the topics stands in them.
     @discardableResult
     public func apply(_ change: IndexChange, at position: TopicPosition) -> ChangeResult {
-        applyNoticing(change, at: position).result
+        var reading = IndexState.Reading()
+        reading.late.begin()
+        return apply(change, at: position, &reading)
     }
 
-    /// Applies a change at once and says what else came of it.
-    public func applyNoticing(
-        _ change: IndexChange, at position: TopicPosition
-    ) -> (result: ChangeResult, notices: [IndexNotice]) {
+    fileprivate func apply(
+        _ change: IndexChange, at position: TopicPosition, _ reading: inout IndexState.Reading
+    ) -> ChangeResult {
         let now = time.wall
-        return state.withLock { state in
-            var notices: [IndexNotice] = []
-            let result = state.apply(change, at: position, now: now, notices: &notices)
-            return (result, notices)
-        }
+        return state.withLock { $0.apply(change, at: position, now: now, &reading) }
     }
 
     /// A user's addresses at this moment, and how many over the limit were left out.
@@ -180,7 +177,7 @@ extension InMemoryTokenIndex: IndexOperations {
             return state.fuses.held(by: fuse.name).map { id in
                 let report = state.installs[id.install]?.report(id)
                 return AddressReport.settling(report, id, fuse, settlement)
-            }
+            }.flatMap { $0 }
         }
         guard let records else { throw .noSuchFuse(fuseID) }
         return records
@@ -204,6 +201,7 @@ private final class InMemoryWriter: IndexWriter {
     private let store: InMemoryTokenIndex
     private var partitions: [IndexTopicPartition] = []
     private var sweep: InMemorySweep
+    private var reading = IndexState.Reading()
 
     init(store: InMemoryTokenIndex) {
         self.store = store
@@ -211,13 +209,20 @@ private final class InMemoryWriter: IndexWriter {
     }
 
     func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64) {
-        let (result, notices) = store.applyNoticing(change, at: position)
-        for notice in notices { delegate?.noticed(notice) }
+        let result = store.apply(change, at: position, &reading)
+        tell()
         delegate?.changeFinished(tag: tag, result)
+    }
+
+    private func tell() {
+        let notices = reading.notices
+        reading.notices = []
+        for notice in notices { delegate?.noticed(notice) }
     }
 
     func assign(_ partitions: [IndexTopicPartition], of total: Int) {
         self.partitions = partitions
+        reading.late.begin()
         delegate?.applyFrom(
             partitions.map {
                 IndexTopicPosition(topic: $0.topic, partition: $0.partition, nextOffset: 0)
@@ -225,6 +230,10 @@ private final class InMemoryWriter: IndexWriter {
     }
 
     func mark(_ positions: [IndexTopicPosition]) {
+        for (record, position) in reading.late.end() {
+            _ = store.apply(.invalidation(record), at: position, &reading)
+        }
+        tell()
         store.renew(asOf: nil)
         store.mark(complete: true)
         delegate?.markersWritten()

@@ -25,7 +25,7 @@ internal struct IndexPlan {
         var leftSlots: [String]
     }
 
-    /// `ok`, `blocked` or `outdated`.
+    /// `ok` or `outdated`; after a verdict `judged` and what is so now.
     var word: String
     var revision: String
     /// Whether the address the script was run for is known to hold its token.
@@ -33,6 +33,22 @@ internal struct IndexPlan {
     /// Whether the install's record has to be told when everything is done.
     var needsClean: Bool
     var entries: [Entry]
+
+    /// What is so after a verdict.
+    enum JudgedWord: Substring {
+        /// It keeps the address from being sent to.
+        case blocks
+        /// A fuse of the record's name holds a token of the address.
+        case held
+        /// The record's own quarantine holds.
+        case holds
+        /// The record alone would tell another story than all that are known.
+        case overtaken
+    }
+
+    func says(_ judged: JudgedWord) -> Bool {
+        word.split(separator: " ").contains(judged.rawValue)
+    }
 
     /// Reads a script's reply; nil when it is a word and not a plan.
     init?(_ reply: RedisReply) {

@@ -3,10 +3,10 @@
 //
 // The state of an install is packed into one field: r revision, o owner {time, address id, user},
 // a addresses. Of an address: p f q partition, offset and time of the last record, e newest time,
-// l live, v version, g registered_at, y last seen, k token slot, h held, bg bi bound claim, vp vf
-// vq vk va vh verdict, vr its reason, vo what it would be without the fuse, vi the fuse, u user it
-// is listed under, c with which standing, x users it has to be unlinked from, s slots it left, n
-// it has to be listed anew, w not live since. `InstallState` is the same in Swift.
+// l live, v version, g registered_at, y last seen, k token slot, h held, bg bi bound claim, V vp vf
+// vq vl vh verdicts, see `VerdictScripts`, u user it is listed under, c with which standing, x users
+// it has to be unlinked from, s slots it left, n it has to be listed anew, w not live since.
+// `InstallState` is the same in Swift.
 
 internal import Redis
 
@@ -67,21 +67,32 @@ internal enum IndexScripts {
             """)
 
     /// ARGV: now, span, id, partition, offset, time, verdict, as_of, token hash or nothing, reason,
-    /// held verdict or nothing, fuse or nothing. The plan's word is `blocked` when the verdict
-    /// keeps the address from being sent to.
+    /// held verdict or nothing, fuse's id or nothing, fuse's name or nothing, 1 when it was read. The
+    /// plan's word has the words that `IndexPlan.JudgedWord` lists.
     static let judge = RedisScript(
         prelude + """
-            local id, kind, asof, hash = ARGV[3], ARGV[7], tonumber(ARGV[8]), ARGV[9]
+            local id, hash = ARGV[3], ARGV[9]
             local p, f, q = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
             local a = S.a[id] or {x = {}, s = {}, w = now}
             if a.vf and older(p, f, q, a.vp, a.vf, a.vq) then return {'outdated'} end
-            if a.vk and kind ~= 'release' and a.vk ~= 'release' and a.vh == hash then
-              asof = math.max(asof, a.va)
+            local function said()
+              return {
+                k = ARGV[7], a = tonumber(ARGV[8]), r = ARGV[10], o = ARGV[11], i = ARGV[12],
+                n = ARGV[13]}
             end
-            a.vp, a.vf, a.vq, a.vk, a.va, a.vh = p, f, q, kind, asof, hash
-            a.vr, a.vo, a.vi = ARGV[10], ARGV[11], ARGV[12]
+            a.vp, a.vf, a.vq = p, f, q
+            if ARGV[14] == '1' then a.vl, a.vh = said(), hash end
+            local e = said()
+            take(a, hash, e)
             S.a[id] = a
-            return plan(id, a.l and blocked(a) and 'blocked' or 'ok')
+            local word = 'judged'
+            if blocks(a, hash, e) then word = word .. ' blocks' end
+            if e.n ~= '' and held(a, e.n) then word = word .. ' held' end
+            local t = a.V[hash]
+            local own = t and t.h[e.i]
+            if own and own.k == 'quarantine' then word = word .. ' holds' end
+            if overtaken(a) then word = word .. ' overtaken' end
+            return plan(id, word)
             """)
 
     /// ARGV: now, span, revision. Everything that the plan of that revision asked for is done.
@@ -180,77 +191,84 @@ internal enum IndexScripts {
         """
 
     /// KEYS: install. Numbers stay below 2^53: milliseconds and offsets do.
-    static let prelude = """
-        local key, now, span = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
-        local raw = redis.call('HGET', key, 's')
-        local S = raw and cmsgpack.unpack(raw) or {r = 0, a = {}}
-        for id, a in pairs(S.a) do
-          if a.w and now - a.w >= span then
-            S.a[id] = nil
-            redis.call('HDEL', key, 'p:' .. id)
-          end
-        end
-        local function older(p, f, q, ap, af, aq)
-          if p == ap then return f < af end
-          return q < aq
-        end
-        local function less(g, id, bg, bi)
-          if g == bg then return id < bi end
-          return g < bg
-        end
-        local function remove(list, value)
-          for n = #list, 1, -1 do if list[n] == value then table.remove(list, n) end end
-        end
-        local function add(list, value)
-          remove(list, value)
-          list[#list + 1] = value
-        end
-        local function blocked(a)
-          return a.vk and a.vk ~= 'release' and a.g <= a.va
-            and (a.vh == '' or a.vh == a.k:sub(-64))
-        end
-        local function save()
-          S.r = math.max(S.r + 1, now)
-          redis.call('HSET', key, 's', cmsgpack.pack(S))
-          for _, a in pairs(S.a) do
-            if a.l then redis.call('PERSIST', key) return end
-          end
-          redis.call('PEXPIRE', key, span)
-        end
-        local standings = {
-          invalidate = 'i', suspend = 's', quarantine = 'q', stale = 'o', forget = 'f'}
-        local function standing(a)
-          if not a.h then return 'd' end
-          return blocked(a) and standings[a.vk] or 'a'
-        end
-        local function entry(id, a)
-          local stored = ''
-          if a.u and (a.c == 'a' or a.c == 'q') then
-            stored = redis.call('HGET', key, 'p:' .. id) or ''
-          end
-          return {id, a.u and 1 or 0, a.u or '', a.u and a.c or '', stored, a.x, a.s}
-        end
-        local function plan(own, word)
-          local user = S.o and S.o[3] or nil
-          local todo, unclean = {}, 0
-          for id, a in pairs(S.a) do
-            local target, code = nil, nil
-            if a.l and user then target, code = user, standing(a) end
-            if a.u ~= target or a.c ~= code then
-              if a.u and a.u ~= target then add(a.x, a.u) end
-              if id ~= own then a.n = true end
-              a.u, a.c = target, code
+    static let prelude =
+        VerdictScripts.functions + """
+            local key, now, span = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
+            local raw = redis.call('HGET', key, 's')
+            local S = raw and cmsgpack.unpack(raw) or {r = 0, a = {}}
+            for id, a in pairs(S.a) do
+              if a.vk then
+                -- As it was stored when an address had one verdict.
+                local function said()
+                  return {k = a.vk, a = a.va, r = a.vr, o = a.vo, i = a.vi, n = ''}
+                end
+                a.vl = said()
+                take(a, a.vh, said())
+                a.vk, a.va, a.vr, a.vo, a.vi = nil, nil, nil, nil, nil
+              end
+              if a.w and now - a.w >= span then
+                S.a[id] = nil
+                redis.call('HDEL', key, 'p:' .. id)
+              end
             end
-            if target then remove(a.x, target) end
-            if a.n or #a.x > 0 or #a.s > 0 then unclean = 1 end
-            if id == own or a.n or #a.x > 0 or #a.s > 0 then todo[#todo + 1] = id end
-          end
-          save()
-          local held = S.a[own] and S.a[own].h and 1 or 0
-          local out = {word or 'ok', string.format('%.0f', S.r), held, unclean}
-          for _, id in ipairs(todo) do out[#out + 1] = entry(id, S.a[id]) end
-          return out
-        end
+            local function older(p, f, q, ap, af, aq)
+              if p == ap then return f < af end
+              return q < aq
+            end
+            local function less(g, id, bg, bi)
+              if g == bg then return id < bi end
+              return g < bg
+            end
+            local function remove(list, value)
+              for n = #list, 1, -1 do if list[n] == value then table.remove(list, n) end end
+            end
+            local function add(list, value)
+              remove(list, value)
+              list[#list + 1] = value
+            end
+            local function save()
+              S.r = math.max(S.r + 1, now)
+              redis.call('HSET', key, 's', cmsgpack.pack(S))
+              for _, a in pairs(S.a) do
+                if a.l then redis.call('PERSIST', key) return end
+              end
+              redis.call('PEXPIRE', key, span)
+            end
+            local standings = {
+              invalidate = 'i', suspend = 's', quarantine = 'q', stale = 'o', forget = 'f'}
+            local function standing(a)
+              if not a.h then return 'd' end
+              local e = blocker(a)
+              return e and standings[e.k] or 'a'
+            end
+            local function entry(id, a)
+              local stored = ''
+              if a.u and (a.c == 'a' or a.c == 'q') then
+                stored = redis.call('HGET', key, 'p:' .. id) or ''
+              end
+              return {id, a.u and 1 or 0, a.u or '', a.u and a.c or '', stored, a.x, a.s}
+            end
+            local function plan(own, word)
+              local user = S.o and S.o[3] or nil
+              local todo, unclean = {}, 0
+              for id, a in pairs(S.a) do
+                local target, code = nil, nil
+                if a.l and user then target, code = user, standing(a) end
+                if a.u ~= target or a.c ~= code then
+                  if a.u and a.u ~= target then add(a.x, a.u) end
+                  if id ~= own then a.n = true end
+                  a.u, a.c = target, code
+                end
+                if target then remove(a.x, target) end
+                if a.n or #a.x > 0 or #a.s > 0 then unclean = 1 end
+                if id == own or a.n or #a.x > 0 or #a.s > 0 then todo[#todo + 1] = id end
+              end
+              save()
+              local held = S.a[own] and S.a[own].h and 1 or 0
+              local out = {word or 'ok', string.format('%.0f', S.r), held, unclean}
+              for _, id in ipairs(todo) do out[#out + 1] = entry(id, S.a[id]) end
+              return out
+            end
 
-        """
+            """
 }

@@ -61,16 +61,24 @@ internal struct IndexState {
         fuses.count(answers: answers, for: name, at: now)
     }
 
-    /// Applies a change; what others should know of it is appended to `notices`.
+    /// How a change is applied.
+    struct Reading: Sendable {
+        /// Verdicts that wait to be counted, while the topics are not read to their end.
+        var late = LateCount()
+        /// What others should know.
+        var notices: [IndexNotice] = []
+    }
+
+    /// Applies a change.
     mutating func apply(
         _ change: IndexChange, at position: TopicPosition, now: UnixMillis,
-        notices: inout [IndexNotice]
+        _ reading: inout Reading
     ) -> ChangeResult {
         sweepIfDue(now)
         switch change {
         case .registration(let record): return register(record, at: position, now: now)
         case .invalidation(let record):
-            return judge(record, at: position, now: now, notices: &notices)
+            return judge(record, at: position, now: now, &reading)
         case .user(let change): return keep(change, at: position, now: now)
         }
     }
@@ -130,53 +138,73 @@ internal struct IndexState {
 
     private mutating func judge(
         _ record: InvalidationRecord, at position: TopicPosition, now: UnixMillis,
-        notices: inout [IndexNotice]
+        _ reading: inout Reading
     ) -> ChangeResult {
         let id = record.addressID
+        reading.late.drop(id)
         installs[id.install]?.dropForgotten(at: now)
         let isAccepted = installs[id.install, default: InstallState()].judge(
             record, at: position, now: now)
         guard isAccepted else { return .outdated }
-        if record.fuseID != nil, record.verdict != .quarantine, let name = record.fuseName {
-            fuses.settled(id, name)
-        } else if record.fuseID != nil || installs[id.install]?.addresses[id]?.isBlocked ?? false {
-            // What a fuse holds it holds whatever is known of the address by now: its registration may
-            // be read later.
-            weigh(record, at: position, now: now, notices: &notices)
+        guard let state = installs[id.install]?.addresses[id] else { return .applied }
+        var isHeldBack = false
+        // One that is set aside may find its registration by the time it is counted.
+        let isSetAside =
+            record.isCounted && reading.late.setAside(record, at: position, now: now)
+        if !isSetAside, state.address.map({ state.verdicts.blocks(record, $0) }) ?? false {
+            isHeldBack = weigh(record, at: position, now: now, &reading)
+        }
+        close(record, state.verdicts, at: position)
+        if !isHeldBack, !reading.late.isReading {
+            let said = installs[id.install]?.report(id)?.restatement
+            if let said { reading.notices.append(.publish(said)) }
         }
         list(id.install)
         return .applied
     }
 
-    /// The fuse's part in a verdict that blocks its address.
+    /// The fuse's part in a verdict that blocks its address; returns whether it holds it back.
     private mutating func weigh(
         _ record: InvalidationRecord, at position: TopicPosition, now: UnixMillis,
-        notices: inout [IndexNotice]
-    ) {
-        let id = record.addressID
+        _ reading: inout Reading
+    ) -> Bool {
         if record.isChurn {
-            guard now - UnixMillis(position.timestamp) < .hours(1) else { return }
-            if let alarm = fuses.churned(record, now: now) { notices.append(.churn(alarm)) }
-            return
+            guard !reading.late.isReading, now - UnixMillis(position.timestamp) < .hours(1) else {
+                return false
+            }
+            if let alarm = fuses.churned(record, now: now) {
+                reading.notices.append(.churn(alarm))
+            }
+            return false
         }
-        guard let name = record.fuseName else { return }
-        if let fuseID = record.fuseID {
+        guard record.isCounted, let name = record.fuseName else { return false }
+        return tally(record, name, at: position, now: now, notices: &reading.notices)
+    }
+
+    /// The book-keeping of the fuse that a verdict belongs to. What it holds it holds whatever is
+    /// known of the address by now: its registration may be read later.
+    private mutating func close(
+        _ record: InvalidationRecord, _ verdicts: VerdictBook, at position: TopicPosition
+    ) {
+        guard let name = record.fuseName, let fuseID = record.fuseID else { return }
+        let id = record.addressID
+        if record.verdict == .quarantine, verdicts.holds(record) {
             fuses.adopt(id, name, fuseID: fuseID, reason: record.reason, at: position.timestamp)
-        } else if record.isCounted {
-            tally(record, name, at: position, now: now, notices: &notices)
+        } else if verdicts.held(by: name).isEmpty {
+            fuses.settled(id, name)
         }
     }
 
     private mutating func tally(
         _ record: InvalidationRecord, _ name: FuseName, at position: TopicPosition,
         now: UnixMillis, notices: inout [IndexNotice]
-    ) {
+    ) -> Bool {
         let id = record.addressID
         let tally = fuses.tally(
             id, name, reason: record.reason, at: position.timestamp, now: now, fusePolicy)
         let fuseID: String
         switch tally {
-        case .pass: return
+        case .pass: return false
         case .tripped(let tripped): fuseID = tripped
         case .trips(let tripped, let others):
             fuseID = tripped
@@ -193,8 +221,9 @@ internal struct IndexState {
             }
         }
         let held = record.held(by: fuseID)
-        _ = installs[id.install]?.judge(held, at: position, now: now)
+        _ = installs[id.install]?.judge(held, at: position, now: now, isRead: false)
         notices.append(.publish(held))
+        return true
     }
 
     // MARK: - Slots

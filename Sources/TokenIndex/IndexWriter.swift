@@ -12,8 +12,10 @@
 //    greater address id. The former holder is not targeted again until it claims the token anew,
 //    also when the winner goes away.
 // 4. A verdict blocks an address while `registered_at <= as_of` and the token is the one that was
-//    judged (or none is named). Of two verdicts the later in its topic counts, two that block one
-//    token keep the later `as_of`. `release` blocks nothing.
+//    judged (or none is named). Verdicts are kept per token. Of two that are certain the one with
+//    the later `as_of` counts; what a fuse counted or holds back is kept beside them, and a
+//    `release` ends what the fuse that it names holds of that token, and nothing else.
+//    `VerdictBook` has the details.
 // 5. An address is found under its install's user when it is live, holds its token and is not
 //    blocked. It leaves the former user before it appears under the next one.
 // 6. Of the records of a user on `push.users` the last one counts, as in 1.

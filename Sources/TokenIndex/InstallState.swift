@@ -15,33 +15,17 @@ internal struct AddressState {
     var isHeld = false
     /// The greatest claim of the token that this address was told of.
     var bound: TokenClaim?
-    /// The verdict that counts, also when it does not block the present registration.
-    var verdict: Verdict?
+    /// What was said of its tokens, also of those that it had before.
+    var verdicts = VerdictBook()
     /// The user under whom the address is listed, and with which standing.
     var listedUnder: String?
     /// Since when the address is not live.
     var retiredAt: UnixMillis?
 
-    struct Verdict {
-        var position: TopicPosition
-        var kind: TokenVerdict
-        var asOf: UnixMillis
-        /// The judged token's hash; nil when the verdict names none and so means any.
-        var tokenHash: String?
-        var reason: String
-        var held: TokenVerdict?
-        var fuseID: String?
-    }
-
-    var isBlocked: Bool {
-        guard let verdict, let address, verdict.kind != .release else { return false }
-        return address.registeredAt <= verdict.asOf
-            && (verdict.tokenHash == nil || verdict.tokenHash == address.tokenHash)
-    }
-
     var standing: AddressStanding {
         guard isHeld else { return .displaced }
-        return isBlocked ? verdict.flatMap { AddressStanding($0.kind) } ?? .active : .active
+        let blocker = address.flatMap { verdicts.blocker(of: $0) }
+        return blocker.flatMap { AddressStanding($0.entry.kind) } ?? .active
     }
 
     var claim: TokenClaim? {
@@ -74,7 +58,7 @@ internal struct InstallState {
         state.isHeld = false
         state.bound = nil
         state.retiredAt = now
-        state.verdict?.tokenHash = nil
+        state.verdicts.eraseTokens()
         addresses[id] = state
     }
 
@@ -95,11 +79,7 @@ extension InstallState {
         return AddressReport(
             id: id, userID: owner?.userID, address: state.address,
             standing: state.address == nil ? .active : state.standing,
-            verdict: state.verdict.map {
-                AddressReport.Verdict(
-                    kind: $0.kind, reason: $0.reason, asOf: $0.asOf, tokenHash: $0.tokenHash,
-                    held: $0.held, fuseID: $0.fuseID)
-            }, displacedBy: displacer,
+            verdicts: state.verdicts, displacedBy: displacer,
             lastSeenAt: state.address.map { $0.lastSeenAt ?? $0.registeredAt })
     }
 }
@@ -155,20 +135,14 @@ extension InstallState {
         addresses[id] = state
     }
 
-    /// Takes a verdict by rule 4; false when it is outdated.
+    /// Takes a verdict by rule 4; false when it is outdated. `isRead` is false for what a fuse makes
+    /// of the record at that place.
     mutating func judge(
-        _ record: InvalidationRecord, at position: TopicPosition, now: UnixMillis
+        _ record: InvalidationRecord, at position: TopicPosition, now: UnixMillis,
+        isRead: Bool = true
     ) -> Bool {
         var state = addresses[record.addressID] ?? AddressState(retiredAt: now)
-        var asOf = record.asOf
-        if let last = state.verdict {
-            if position.precedes(last.position) { return false }
-            let blocksAgain = record.verdict != .release && last.kind != .release
-            if blocksAgain && record.tokenHash == last.tokenHash { asOf = max(asOf, last.asOf) }
-        }
-        state.verdict = AddressState.Verdict(
-            position: position, kind: record.verdict, asOf: asOf, tokenHash: record.tokenHash,
-            reason: record.reason, held: record.held, fuseID: record.fuseID)
+        guard state.verdicts.take(record, at: position, isRead: isRead) else { return false }
         addresses[record.addressID] = state
         return true
     }

@@ -15,13 +15,25 @@ internal enum OperatorScripts {
           return value and string.format('%.0f', value) or ''
         end
         local user = S.o and S.o[3] or ''
+        local function said(hash, class, e)
+          return {hash, class, e.k, number(e.a), e.r, e.o, e.i, e.n}
+        end
+        local function verdicts(a)
+          local list = {}
+          if a.vl then list[1] = said(a.vh, 'newest', a.vl) end
+          for hash, t in pairs(a.V or {}) do
+            if t.p then list[#list + 1] = said(hash, 'certain', t.p) end
+            if t.c then list[#list + 1] = said(hash, 'counted', t.c) end
+            for _, e in pairs(t.h) do list[#list + 1] = said(hash, 'hold', e) end
+          end
+          return list
+        end
         local out = {}
         for id, a in pairs(S.a) do
           local stored = a.l and redis.call('HGET', KEYS[1], 'p:' .. id) or ''
           out[#out + 1] = {
             id, a.l and '1' or '', user, a.u or '', a.c or '', stored or '', number(a.y),
-            a.vk or '', a.vr or '', number(a.va), a.vh or '', a.vo or '', a.vi or '',
-            (not a.h) and a.bi or '', a.k or '', number(S.r)}
+            verdicts(a), (not a.h) and a.bi or '', a.k or '', number(S.r)}
         end
         return out
         """)
@@ -68,7 +80,9 @@ internal enum OperatorScripts {
                 if a.k then add(a.s, a.k) end
                 if a.u then add(a.x, a.u) end
                 a.l, a.h, a.k, a.v, a.bg, a.bi, a.w = false, false, nil, nil, nil, nil, now
-                a.u, a.c, a.vh, a.y = nil, nil, '', nil
+                a.u, a.c, a.y = nil, nil, nil
+                a.V = a.V and {[''] = a.V['']}
+                if a.vh ~= '' then a.vl, a.vh = nil, nil end
                 redis.call('HDEL', key, 'p:' .. id)
               end
             end
@@ -100,39 +114,63 @@ extension AddressReport {
     /// Reads one element of the reply to `describe`; nil when it is not one.
     internal init?(_ reply: RedisReply) {
         let fields = reply.elements
-        guard fields.count == 16, let id = fields[0].text.flatMap({ AddressID($0) }) else {
+        guard fields.count == 11, let id = fields[0].text.flatMap({ AddressID($0) }) else {
             return nil
         }
         func text(_ index: Int) -> String? { fields[index].text.flatMap { $0.isEmpty ? nil : $0 } }
-        func time(_ index: Int) -> UnixMillis? { fields[index].integer.map { UnixMillis($0) } }
-        self.id = id
-        userID = text(2)
-        lastSeenAt = time(6)
-        displacedBy = text(13).flatMap { AddressID($0) }
-        verdict = text(7).flatMap(TokenVerdict.init(rawValue:)).map { kind in
-            Verdict(
-                kind: kind, reason: text(8) ?? "", asOf: time(9) ?? UnixMillis(0),
-                tokenHash: text(10), held: text(11).flatMap(TokenVerdict.init(rawValue:)),
-                fuseID: text(12))
-        }
+        var address: DeviceAddress?
         if text(1) != nil {
             let stored = fields[5].bytes
             address = Array(id.text.utf8).withUnsafeBytes {
                 DeviceAddress(id: $0, stored: stored)
             }
         }
-        standing = Self.standing(address, verdict, isDisplaced: displacedBy != nil)
+        let displacedBy = text(8).flatMap { AddressID($0) }
+        let verdicts = VerdictBook(fields[7])
+        self.init(
+            id: id, userID: text(2), address: address,
+            standing: Self.standing(address, verdicts, isDisplaced: displacedBy != nil),
+            verdicts: verdicts, displacedBy: displacedBy,
+            lastSeenAt: fields[6].integer.map { UnixMillis($0) })
     }
 
     /// By the rules, not by what is listed: that is the same unless somebody tampered with it.
     private static func standing(
-        _ address: DeviceAddress?, _ verdict: Verdict?, isDisplaced: Bool
+        _ address: DeviceAddress?, _ verdicts: VerdictBook, isDisplaced: Bool
     ) -> AddressStanding {
         if isDisplaced { return .displaced }
-        guard let address, let verdict, let standing = AddressStanding(verdict.kind),
-            address.registeredAt <= verdict.asOf,
-            verdict.tokenHash == nil || verdict.tokenHash == address.tokenHash
-        else { return .active }
-        return standing
+        let blocker = address.flatMap { verdicts.blocker(of: $0) }
+        return blocker.flatMap { AddressStanding($0.entry.kind) } ?? .active
+    }
+}
+
+extension VerdictBook {
+    /// Reads what `describe` lists; where the last record stands is not part of it.
+    fileprivate init(_ reply: RedisReply) {
+        self.init()
+        reply.forEachElement { element in
+            let fields = element.elements
+            guard fields.count == 8, let hash = fields[0].text, let entry = Entry(fields) else {
+                return
+            }
+            switch fields[1].text {
+            case "newest":
+                newest = Newest(tokenHash: hash.isEmpty ? nil : hash, entry: entry)
+            case "certain": tokens[hash, default: Token()].certain = entry
+            case "counted": tokens[hash, default: Token()].counted = entry
+            default: tokens[hash, default: Token()].holds[entry.fuseID ?? ""] = entry
+            }
+        }
+    }
+}
+
+extension VerdictBook.Entry {
+    fileprivate init?(_ fields: [RedisReply]) {
+        func text(_ index: Int) -> String? { fields[index].text.flatMap { $0.isEmpty ? nil : $0 } }
+        guard let kind = text(2).flatMap(TokenVerdict.init(rawValue:)) else { return nil }
+        self.init(
+            kind: kind, asOf: UnixMillis(fields[3].integer ?? 0), reason: text(4) ?? "",
+            held: text(5).flatMap(TokenVerdict.init(rawValue:)), fuseID: text(6),
+            fuse: text(7).flatMap { FuseName(text: $0) })
     }
 }

@@ -184,7 +184,7 @@ extension RedisIndexOperator: IndexOperations {
         var records: [InvalidationRecord] = []
         for id in held.compactMap({ AddressID($0) }).sorted() {
             let report = try describe(id).first { $0.id == id }
-            records.append(AddressReport.settling(report, id, fuse, settlement))
+            records += AddressReport.settling(report, id, fuse, settlement)
         }
         return records
     }

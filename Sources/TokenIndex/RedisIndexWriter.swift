@@ -28,6 +28,7 @@ internal final class RedisIndexWriter: IndexWriter {
     /// How long Redis may refuse a change before the operator hears of it.
     var refusalPatience = TimeSpan.seconds(10)
     private let warning: ((String) -> Void)?
+    private var late = LateCount()
 
     /// After so many steps the writer falls silent, as if its process had died: tests of crash
     /// safety stop it after each one.
@@ -52,6 +53,7 @@ internal final class RedisIndexWriter: IndexWriter {
             client, layout: layout, on: loop, staleness: index.staleness, policy: index.sweep)
         markers.applyFrom = { [unowned self] in
             sweeper.indexIncomplete()
+            late.begin()
             delegate?.applyFrom($0)
         }
         markers.written = { [unowned self] in
@@ -77,6 +79,7 @@ internal final class RedisIndexWriter: IndexWriter {
     var clock: MonotonicTime { loop.now }
 
     func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64) {
+        if case .invalidation(let record) = change { late.drop(record.addressID) }
         begin(ChangeRun(change, at: position, tag: tag, writer: self))
     }
 
@@ -99,7 +102,12 @@ internal final class RedisIndexWriter: IndexWriter {
         markers.assign(partitions, of: total)
     }
 
-    func mark(_ positions: [IndexTopicPosition]) { markers.mark(positions) }
+    func mark(_ positions: [IndexTopicPosition]) {
+        for (record, position) in late.end() {
+            begin(ChangeRun(recounting: record, at: position, writer: self))
+        }
+        markers.mark(positions)
+    }
 
     func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
         markers.renew(positions, asOf: asOf ?? now)
@@ -121,6 +129,23 @@ internal final class RedisIndexWriter: IndexWriter {
     }
 
     // MARK: - Beside the changes
+
+    /// Whether the topics are not read to their end yet.
+    var isReadingBack: Bool { late.isReading }
+
+    /// Whether a verdict is to be counted later.
+    func setAside(_ record: InvalidationRecord, at position: TopicPosition) -> Bool {
+        late.setAside(record, at: position, now: now)
+    }
+
+    /// Has said again what a record that was just applied would make a compacted topic forget.
+    func restate(_ id: AddressID) {
+        // What the topics say behind it is not known yet; the sweeper looks when it is.
+        guard !late.isReading else { return }
+        describe(id) { [weak self] report in
+            if let record = report?.restatement { self?.note(.publish(record)) }
+        }
+    }
 
     func note(_ notice: IndexNotice) { delegate?.noticed(notice) }
 

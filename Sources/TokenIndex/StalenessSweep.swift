@@ -4,6 +4,9 @@
 // nothing itself: what it wrote comes back over the topic like any verdict, so a record that is
 // lost is written by the next sweep, and one that was written is not written again.
 //
+// It also says again what a later record about the same address would make the compacted topic
+// forget, see `AddressReport.restatement`.
+//
 // The verdict means registrations up to the last sign of life that was seen: a device that comes
 // back at that moment is not touched, however late the record is applied.
 
@@ -95,11 +98,13 @@ internal struct InMemorySweep {
             guard let install = known[name] else { continue }
             report.installs += 1
             for id in install.addresses.keys {
-                guard let record = install.report(id)?.staleRecord(at: wall, staleness) else {
-                    continue
+                guard let found = install.report(id) else { continue }
+                if let record = found.staleRecord(at: wall, staleness) {
+                    report.stale += 1
+                    notices.append(.publish(record))
+                } else if let record = found.restatement {
+                    notices.append(.publish(record))
                 }
-                report.stale += 1
-                notices.append(.publish(record))
             }
         }
         installs.removeLast(min(Int(share), installs.count))

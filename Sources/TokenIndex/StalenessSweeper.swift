@@ -84,11 +84,13 @@ internal final class StalenessSweeper {
         guard isAllowed else { return }
         report.installs += 1
         reply.forEachElement { element in
-            guard let found = AddressReport(element),
-                let record = found.staleRecord(at: loop.wall, staleness)
-            else { return }
-            report.stale += 1
-            note?(.publish(record))
+            guard let found = AddressReport(element) else { return }
+            if let record = found.staleRecord(at: loop.wall, staleness) {
+                report.stale += 1
+                note?(.publish(record))
+            } else if let record = found.restatement {
+                note?(.publish(record))
+            }
         }
     }
 

@@ -225,6 +225,162 @@ extension IndexRig {
         }
     }
 
+    /// A topic of two partitions, and who wrote what when.
+    private struct Topic {
+        var records: [(record: InvalidationRecord, position: TopicPosition)] = []
+
+        mutating func write(_ new: [InvalidationRecord], at time: UnixMillis) {
+            for record in new {
+                let partition = Int32(record.addressID.installID.utf8.last ?? 0) % 2
+                let offset = records.count { $0.position.partition == partition }
+                let position = TopicPosition(
+                    partition: partition, offset: Int64(offset), timestamp: time.value)
+                records.append((record, position))
+            }
+        }
+    }
+
+    /// Reads a topic into a fresh store, one partition after the other, and says what came of it.
+    private func rebuild(
+        _ topic: Topic, _ store: any IndexStore, first: Int32, isDeviceFirst: Bool
+    ) throws -> IndexRig {
+        let rig = try IndexRig(store, isComplete: false)
+        try rig.takeCharge()
+        if isDeviceFirst { try rig.register(60) }
+        for partition in [first, 1 - first] {
+            for (record, position) in topic.records where position.partition == partition {
+                try rig.apply(.invalidation(record), at: position)
+            }
+        }
+        if !isDeviceFirst { try rig.register(60) }
+        #expect(rig.notices.isEmpty, "\(store.name): before all is read")
+        try rig.mark()
+        // Behind what the mark began.
+        for number in 0..<60 {
+            try rig.apply(upload("i\(number)", "u", token: "", at: 0, version: 0))
+        }
+        return rig
+    }
+
+    @Test func `holds nothing again that was released, in whatever order a rebuild reads`() throws {
+        for make in Stores.makers {
+            let rig = try IndexRig(try make())
+            let now = rig.loop.wall
+            var topic = Topic()
+            let surge = (0..<50).map { counted("i\($0)") }
+            topic.write(surge, at: now)
+            topic.write(surge.map { $0.held(by: "F1") }, at: now)
+            topic.write(
+                surge.map {
+                    var record = $0.held(by: "F1")
+                    record.verdict = .release
+                    record.held = nil
+                    return record
+                }, at: now)
+            // Some that came when all was well again.
+            topic.write((50..<53).map { counted("i\($0)") }, at: now)
+            for first in [0, 1] as [Int32] {
+                for isDeviceFirst in [true, false] {
+                    let store = try make()
+                    let rebuilt = try rebuild(
+                        topic, store, first: first, isDeviceFirst: isDeviceFirst)
+                    let context = "\(store.name), \(first), \(isDeviceFirst)"
+                    #expect(rebuilt.notices.isEmpty, "\(context)")
+                    #expect(try store.operations().fuses().isEmpty, "\(context)")
+                    #expect(
+                        try rebuilt.standings(store, 0..<60) == [.suspended: 3, .active: 57],
+                        "\(context)")
+                }
+            }
+        }
+    }
+
+    @Test func `holds after a rebuild what nobody was there to hold`() throws {
+        for make in Stores.makers {
+            let rig = try IndexRig(try make())
+            var topic = Topic()
+            topic.write((0..<50).map { counted("i\($0)") }, at: rig.loop.wall)
+            for (first, isDeviceFirst) in [(0, true), (1, true), (0, false)] as [(Int32, Bool)] {
+                let store = try make()
+                let rebuilt = try rebuild(
+                    topic, store, first: first, isDeviceFirst: isDeviceFirst)
+                try rebuilt.turn { rebuilt.notices.count == 51 }
+                #expect(rebuilt.tripped.map(\.held) == [50], "\(store.name), \(first)")
+                for record in rebuilt.takePublished() {
+                    try rebuilt.apply(
+                        .invalidation(record), at: place(1_000, time: rebuilt.loop.wall.value))
+                }
+                #expect(
+                    try rebuilt.standings(store, 0..<60) == [.quarantined: 50, .active: 10],
+                    "\(store.name), \(first)")
+            }
+        }
+    }
+
+    @Test func `is said to hold since its first record, whichever is read first`() throws {
+        for make in Stores.makers {
+            var seen: [[TrippedFuse]] = []
+            for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
+                let store = try make()
+                let rig = try IndexRig(store)
+                let records = ["app.9", "app.10", "app.10"].enumerated().map { number, fuse in
+                    var record = counted("i\(number)").held(by: fuse)
+                    record.reason = "R\(number)"
+                    return record
+                }
+                for number in order {
+                    try rig.apply(
+                        .invalidation(records[number]),
+                        at: place(0, partition: Int32(number), time: Int64(5_000 + number)))
+                }
+                seen.append(try store.operations().fuses())
+            }
+            #expect(seen[0].map(\.id) == ["app.10"] && seen[0].map(\.held) == [3])
+            #expect(seen[0].map(\.reason) == ["R1"])
+            #expect(seen.allSatisfy { $0 == seen[0] })
+        }
+    }
+
+    @Test func `is settled by its own release, not by that of the one before`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(2)
+            try rig.judge([counted("i0").held(by: "F1")])
+            let former = try store.operations().records(settling: "F1", .release)
+            try rig.judge([counted("i0").held(by: "F2"), counted("i1").held(by: "F2")])
+            try rig.judge(former)
+            #expect(try rig.standings(store, 0..<2) == [.quarantined: 2], "\(store.name)")
+            #expect(try store.operations().fuses().map(\.held) == [2], "\(store.name)")
+            let records = try store.operations().records(settling: "F2", .release)
+            #expect(records.map(\.fuseID) == ["F2", "F2"])
+            try rig.judge(records)
+            #expect(try rig.standings(store, 0..<2) == [.active: 2], "\(store.name)")
+            #expect(try store.operations().fuses().isEmpty, "\(store.name)")
+        }
+    }
+
+    @Test func `makes no quarantine of a token's ordinary death`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(60)
+            try rig.judge((0..<40).map { counted("i\($0)") })
+            var death = counted("i7", .invalidate, reason: "Unregistered")
+            death.credential = nil
+            try rig.judge([death])
+            try rig.judge((40..<50).map { counted("i\($0)") })
+            try rig.turn { rig.notices.count == 51 }
+            try rig.judge(rig.takePublished())
+            let fuse = try #require(rig.tripped.first)
+            #expect(
+                try rig.standings(store, 0..<60)
+                    == [.quarantined: 49, .invalidated: 1, .active: 10], "\(store.name)")
+            try rig.judge(try store.operations().records(settling: fuse.id, .release))
+            #expect(
+                try rig.standings(store, 0..<60) == [.invalidated: 1, .active: 59], "\(store.name)")
+            #expect(try store.operations().fuses().isEmpty, "\(store.name)")
+        }
+    }
+
     @Test func `says a word when three times as many tokens die as in the last days`() throws {
         let time = ManualTime()
         for store in [InMemoryStore(time: time), try RedisStore()] as [any IndexStore] {

@@ -260,6 +260,83 @@ private func withKnownContext(_ name: String, _ body: () throws -> Void) throws 
         }
     }
 
+    @Test func `about a former token leave the one about the present token as it is`() throws {
+        try withEveryStore { rig throws in
+            try rig.apply(upload("i1", "u1", token: "A", at: 100))
+            try rig.apply(upload("i1", "u1", token: "B", at: 200, version: 2))
+            try rig.apply(verdict(.invalidate, "i1", token: "B", asOf: 210), at: place(1))
+            try rig.apply(verdict(.invalidate, "i1", token: "A", asOf: 190), at: place(2))
+            #expect(try rig.ids("u1") == [])
+            // Neither a repetition nor an upload that tells nothing new revives it.
+            try rig.apply(verdict(.invalidate, "i1", token: "B", asOf: 210), at: place(1))
+            try rig.apply(upload("i1", "u1", token: "B", at: 200, version: 3))
+            #expect(try rig.ids("u1") == [])
+            // The one before comes back as it was.
+            try rig.apply(upload("i1", "u1", token: "A", at: 180, version: 4))
+            #expect(try rig.ids("u1") == [])
+            try rig.apply(upload("i1", "u1", token: "B", at: 211, version: 5))
+            #expect(try rig.ids("u1") == ["app/i1"])
+        }
+    }
+
+    @Test(arguments: [TokenVerdict.invalidate, .suspend, .stale, .forget])
+    func `that are certain survive every release, on whichever side of it they stand`(
+        kind: TokenVerdict
+    ) throws {
+        let certain = verdict(kind, "i1", token: kind == .forget ? nil : "T", asOf: 200)
+        let quarantine = held(.quarantine, "i1", token: "T", asOf: 200, "F1")
+        let release = held(.release, "i1", token: "T", asOf: 200, "F1")
+        let orders = [
+            [certain, quarantine, release], [quarantine, certain, release],
+            [quarantine, release, certain], [certain, release, quarantine],
+            [release, certain, quarantine], [release, quarantine, certain],
+        ]
+        try withEveryStore { rig throws in
+            for (number, order) in orders.enumerated() {
+                let install = "i\(number)"
+                try rig.apply(upload(install, "u\(number)", token: "T\(number)", at: 100))
+                for (offset, change) in order.enumerated() {
+                    guard case .invalidation(var record) = change,
+                        let id = AddressID(app: "app", installID: install)
+                    else { return }
+                    record.addressID = id
+                    if record.tokenHash != nil {
+                        record.tokenHash = hash("T\(number)")
+                    }
+                    try rig.apply(.invalidation(record), at: place(Int64(offset)))
+                }
+                #expect(try rig.ids("u\(number)") == [], "order \(number)")
+                try rig.apply(
+                    upload(install, "u\(number)", token: "T\(number)", at: 201, version: 2))
+                #expect(try rig.ids("u\(number)") == ["app/\(install)"], "order \(number)")
+            }
+        }
+    }
+
+    private func hash(_ token: String) -> String? {
+        guard case .invalidation(let record) = verdict(.suspend, "i", token: token, asOf: 0) else {
+            return nil
+        }
+        return record.tokenHash
+    }
+
+    @Test func `are lifted by the release of their fuse and no other's`() throws {
+        try withEveryStore { rig throws in
+            try rig.apply(upload("i1", "u1", token: "T", at: 100))
+            try rig.apply(held(.quarantine, "i1", token: "T", asOf: 200, "F1"), at: place(1))
+            try rig.apply(held(.release, "i1", token: "T", asOf: 200, "F2"), at: place(2))
+            try rig.apply(held(.release, "i1", token: "other", asOf: 200, "F1"), at: place(3))
+            #expect(try rig.ids("u1") == [])
+            try rig.apply(held(.release, "i1", token: "T", asOf: 200, "F1"), at: place(4))
+            #expect(try rig.ids("u1") == ["app/i1"])
+            // Written before the release, and after it on the topic.
+            try rig.apply(held(.quarantine, "i1", token: "T", asOf: 200, "F1"), at: place(5))
+            #expect(try rig.ids("u1") == ["app/i1"])
+            try rig.apply(held(.quarantine, "i1", token: "T", asOf: 200, "F3"), at: place(6))
+            #expect(try rig.ids("u1") == [])
+        }
+    }
+
     @Test func `of a late receipt do not shorten an earlier one`() throws {
         try withEveryStore { rig throws in
             try rig.apply(upload("i1", "u1", token: "T", at: 450))

@@ -61,22 +61,25 @@ struct IndexModel {
         "\(address.gateway) \(address.environment) \(address.token)"
     }
 
+    /// By what the records say, in whichever order they stand.
     private static func isBlocked(_ address: DeviceAddress, _ history: [HistoryRecord]) -> Bool {
-        var last: InvalidationRecord?
-        for record in history {
-            guard case .invalidation(var verdict) = record.change,
-                verdict.addressID == address.id
-            else { continue }
-            if let last, last.verdict != .release, verdict.verdict != .release,
-                last.tokenHash == verdict.tokenHash
-            {
-                verdict.asOf = max(verdict.asOf, last.asOf)
-            }
-            last = verdict
+        let verdicts = history.compactMap { record -> InvalidationRecord? in
+            guard case .invalidation(let verdict) = record.change,
+                verdict.addressID == address.id,
+                verdict.tokenHash == nil || verdict.tokenHash == address.tokenHash
+            else { return nil }
+            return verdict
         }
-        guard let last, last.verdict != .release else { return false }
-        return address.registeredAt <= last.asOf
-            && (last.tokenHash == nil || last.tokenHash == address.tokenHash)
+        return verdicts.contains { verdict in
+            guard verdict.verdict != .release, address.registeredAt <= verdict.asOf else {
+                return false
+            }
+            guard verdict.verdict == .quarantine else { return true }
+            return !verdicts.contains {
+                $0.verdict == .release && $0.fuseID == verdict.fuseID
+                    && $0.tokenHash == verdict.tokenHash
+            }
+        }
     }
 }
 
@@ -110,10 +113,16 @@ struct HistoryMaker {
         switch Int.random(in: 0..<10, using: &random) {
         case 0: change = gone(key.install, kind: key.kind)
         case 1, 2:
-            let kinds: [TokenVerdict] = [.invalidate, .suspend, .release]
-            change = verdict(
-                kinds[Int.random(in: 0..<3, using: &random)], key.install,
-                token: Bool.random(using: &random) ? token : nil, asOf: moment, kind: key.kind)
+            let kinds: [TokenVerdict] = [
+                .invalidate, .suspend, .forget, .quarantine, .quarantine, .release, .release,
+            ]
+            let kind = kinds[Int.random(in: 0..<kinds.count, using: &random)]
+            let named = Int.random(in: 0..<3, using: &random) > 0 ? token : nil
+            let fuse = ["F1", "F2"][Int.random(in: 0..<2, using: &random)]
+            change =
+                kind == .quarantine || kind == .release
+                ? held(kind, key.install, token: named, asOf: moment, fuse, kind: key.kind)
+                : verdict(kind, key.install, token: named, asOf: moment, kind: key.kind)
         default:
             let user = Int.random(in: 0...Self.users.count, using: &random)
             change = upload(

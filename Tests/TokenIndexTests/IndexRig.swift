@@ -292,3 +292,21 @@ func verdict(
     }
     return .invalidation(record)
 }
+
+/// A record of a fuse that holds a verdict back, or lets it go.
+func held(
+    _ kind: TokenVerdict, _ install: String, token: String?, asOf: Int64, _ fuse: String,
+    kind addressKind: String = "alert", app: String = "app"
+) -> IndexChange {
+    guard
+        case .invalidation(var record) = verdict(
+            kind, install, token: token, asOf: asOf, kind: addressKind, app: app)
+    else { preconditionFailure("a verdict is one") }
+    record.gateway = .apns
+    record.environment = .production
+    record.credential = "TEAM.KEY"
+    record.fuseID = fuse
+    record.held = kind == .quarantine ? .suspend : nil
+    record.reason = "BadDeviceToken"
+    return .invalidation(record)
+}

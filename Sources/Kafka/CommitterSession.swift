@@ -85,7 +85,6 @@ final class CommitterSession {
     }
 
     private func take(_ batch: OutboxBatch) {
-        for (epoch, offset) in batch.restarts { restart(epoch, at: offset) }
         for index in batch.events.indices {
             let event = batch.events[index]
             batch.events[index].entry =
@@ -94,13 +93,8 @@ final class CommitterSession {
                 ?? -1
         }
         for (epoch, floor) in batch.floors { ledger.raiseFloor(epoch, to: floor) }
-        isDirty = isDirty || !batch.floors.isEmpty || !batch.restarts.isEmpty
+        isDirty = isDirty || !batch.floors.isEmpty
         delivery.add(batch)
-    }
-
-    private func restart(_ epoch: Epoch, at offset: Int64) {
-        ledger.restart(epoch, at: offset)
-        inbox.forgetCommitted(ledger.place(of: epoch))
     }
 
     private func open(_ partitions: [PartitionAssignment], _ consumer: Consumer) {

@@ -17,6 +17,8 @@ struct CommitLedger {
         var finished = OffsetRuns()
         /// How often that set had grown.
         var growth: UInt64 = 0
+        /// In which numbering of the partition's records.
+        var numbering: UInt32 = 0
     }
 
     fileprivate struct Partition {
@@ -34,12 +36,15 @@ struct CommitLedger {
         var committed: Int64
         /// What was asked for and not answered.
         var requested: Int64?
+        /// How often the records were numbered anew.
+        var numbering: UInt32 = 0
     }
 
-    private struct Entry {
+    fileprivate struct Entry {
         var partition: Int32
         var remaining: Int32
         var epoch: Epoch
+        var numbering: UInt32
         var offset: Int64
         var first: Int64
     }
@@ -76,6 +81,19 @@ struct CommitLedger {
         partitions[index] = nil
     }
 
+    /// Begins the books of an assignment anew at `offset`: its log is another one, or a shorter one,
+    /// and its numbers mean other records than before. The next point may be lower than any before;
+    /// whatever is still on its way for the former numbering moves none.
+    mutating func restart(_ epoch: Epoch, at offset: Int64) {
+        guard let index = indexOf[epoch] else { return }
+        partitions[index]?.numbering &+= 1
+        partitions[index]?.floor = offset
+        partitions[index]?.finished = OffsetRuns()
+        partitions[index]?.growth = 0
+        partitions[index]?.committedGrowth = 0
+        partitions[index]?.committed = -1
+    }
+
     /// True while the assignment's books are open.
     func isOpen(_ epoch: Epoch) -> Bool { indexOf[epoch] != nil }
 
@@ -85,7 +103,9 @@ struct CommitLedger {
     mutating func post(
         _ epoch: Epoch, offset: Int64, first: Int64? = nil, records: Int32
     ) -> Int32? {
-        guard let index = indexOf[epoch] else { return nil }
+        guard let index = indexOf[epoch], let numbering = partitions[index]?.numbering else {
+            return nil
+        }
         let first = first ?? offset
         guard records > 0 else {
             finish(index, first, offset)
@@ -93,7 +113,8 @@ struct CommitLedger {
         }
         partitions[index]?.unsettled += 1
         let entry = Entry(
-            partition: Int32(index), remaining: records, epoch: epoch, offset: offset, first: first)
+            partition: Int32(index), remaining: records, epoch: epoch, numbering: numbering,
+            offset: offset, first: first)
         if let slot = free.popLast() {
             entries[Int(slot)] = entry
             return slot
@@ -118,7 +139,9 @@ struct CommitLedger {
         let index = Int(entries[slot].partition)
         if partitions[index]?.epoch == entries[slot].epoch {
             partitions[index]?.unsettled -= 1
-            finish(index, entries[slot].first, entries[slot].offset)
+            if partitions[index]?.numbering == entries[slot].numbering {
+                finish(index, entries[slot].first, entries[slot].offset)
+            }
         }
         free.append(entry)
     }
@@ -135,6 +158,11 @@ struct CommitLedger {
             guard let partition, partition.group == group else { return nil }
             return (partition.epoch, partition.place)
         }
+    }
+
+    /// The partition of an assignment whose books are open.
+    func place(of epoch: Epoch) -> TopicPartition? {
+        indexOf[epoch].flatMap { partitions[$0]?.place }
     }
 
     /// The number of events of an assignment that wait for delivery.
@@ -156,7 +184,7 @@ struct CommitLedger {
             let floor = partition.floor
         else { return nil }
         var point = floor
-        for entry in entries where entry.remaining > 0 && entry.epoch == epoch {
+        for entry in entries where entry.remaining > 0 && partition.counts(entry) {
             point = min(point, entry.offset)
         }
         return partition.point(at: point)
@@ -170,7 +198,7 @@ struct CommitLedger {
         var lowest = [Int64](repeating: .max, count: partitions.count)
         for entry in entries where entry.remaining > 0 {
             let index = Int(entry.partition)
-            guard entry.offset < lowest[index], partitions[index]?.epoch == entry.epoch
+            guard entry.offset < lowest[index], partitions[index]?.counts(entry) == true
             else { continue }
             lowest[index] = entry.offset
         }
@@ -191,17 +219,27 @@ struct CommitLedger {
     }
 
     /// Notes the answer to a request. After a refusal the next `due` names the newest point again.
-    mutating func answered(_ point: Point, committed: Bool) {
-        guard let index = indexOf[point.epoch], let known = partitions[index] else { return }
+    /// False when the point says nothing any more, since the partition's records were numbered anew
+    /// meanwhile.
+    @discardableResult
+    mutating func answered(_ point: Point, committed: Bool) -> Bool {
+        guard let index = indexOf[point.epoch], let known = partitions[index] else { return true }
         partitions[index]?.requested = nil
-        guard committed else { return }
+        guard known.numbering == point.numbering else { return false }
+        guard committed else { return true }
         partitions[index]?.committed = max(known.committed, point.offset)
         partitions[index]?.committedGrowth = max(known.committedGrowth, point.growth)
         partitions[index]?.finished.removeBelow(point.offset)
+        return true
     }
 }
 
 extension CommitLedger.Partition {
+    /// Whether an entry holds the commit point of this assignment.
+    fileprivate func counts(_ entry: CommitLedger.Entry) -> Bool {
+        entry.epoch == epoch && entry.numbering == numbering
+    }
+
     /// What a commit at `offset` would say; nil when the broker knows it already.
     fileprivate func point(at offset: Int64) -> CommitLedger.Point? {
         var above = finished
@@ -209,6 +247,7 @@ extension CommitLedger.Partition {
         let tellsMore = growth > committedGrowth && !above.isEmpty
         guard offset > committed || offset == committed && tellsMore else { return nil }
         return CommitLedger.Point(
-            epoch: epoch, place: place, offset: offset, finished: above, growth: growth)
+            epoch: epoch, place: place, offset: offset, finished: above, growth: growth,
+            numbering: numbering)
     }
 }

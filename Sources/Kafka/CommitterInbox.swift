@@ -103,6 +103,12 @@ final class CommitterInbox: Sendable {
     func lower(records delivered: Int) { records.subtract(delivered, ordering: .relaxed) }
     func lower(bytes freed: Int) { bytes.subtract(freed, ordering: .relaxed) }
 
+    /// What was committed of a partition means nothing any more.
+    func forgetCommitted(_ place: TopicPartition?) {
+        guard let place else { return }
+        committed.withLock { $0[place] = nil }
+    }
+
     /// Something was committed.
     func noteCommit() {
         lastCommit.store(SystemTime.shared.monotonic.nanos, ordering: .relaxed)

@@ -85,6 +85,7 @@ final class CommitterSession {
     }
 
     private func take(_ batch: OutboxBatch) {
+        for (epoch, offset) in batch.restarts { restart(epoch, at: offset) }
         for index in batch.events.indices {
             let event = batch.events[index]
             batch.events[index].entry =
@@ -93,8 +94,13 @@ final class CommitterSession {
                 ?? -1
         }
         for (epoch, floor) in batch.floors { ledger.raiseFloor(epoch, to: floor) }
-        isDirty = isDirty || !batch.floors.isEmpty
+        isDirty = isDirty || !batch.floors.isEmpty || !batch.restarts.isEmpty
         delivery.add(batch)
+    }
+
+    private func restart(_ epoch: Epoch, at offset: Int64) {
+        ledger.restart(epoch, at: offset)
+        inbox.forgetCommitted(ledger.place(of: epoch))
     }
 
     private func open(_ partitions: [PartitionAssignment], _ consumer: Consumer) {

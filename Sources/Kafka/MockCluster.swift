@@ -54,6 +54,8 @@ public final class MockCluster: @unchecked Sendable {
         case notCoordinator
         /// The leader is elsewhere.
         case notLeader
+        /// The log does not reach to the offset that is asked for: the reader goes back.
+        case offsetOutOfRange
         /// Too few replicas took the record.
         case notEnoughReplicas
         /// The record is too large.
@@ -79,6 +81,7 @@ public final class MockCluster: @unchecked Sendable {
             case .rebalanceInProgress: RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS
             case .notCoordinator: RD_KAFKA_RESP_ERR_NOT_COORDINATOR
             case .notLeader: RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION
+            case .offsetOutOfRange: RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE
             case .notEnoughReplicas: RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS
             case .tooLarge: RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
             case .topicUnauthorized: RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED

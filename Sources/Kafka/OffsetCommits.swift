@@ -110,8 +110,9 @@ final class OffsetCommits {
         var stored: [CommitLedger.Point] = []
         for point in points {
             let succeeded = code == RD_KAFKA_RESP_ERR_NO_ERROR && refused[point.place] == nil
-            ledger.answered(point, committed: succeeded)
-            if succeeded { stored.append(point) } else { count += 1 }
+            let counts = ledger.answered(point, committed: succeeded)
+            if succeeded, counts { stored.append(point) }
+            if !succeeded { count += 1 }
         }
         inbox.committed.withLock { for point in stored { $0[point.place] = point.offset } }
         if let first { note(first, partitions: count) }

@@ -64,6 +64,8 @@ public final class OutboxBatch: @unchecked Sendable {
     @exclusivity(unchecked) var records: [Record] = []
     @exclusivity(unchecked) var events: [Event] = []
     @exclusivity(unchecked) private(set) var floors: [(epoch: Epoch, floor: Int64)] = []
+    /// Assignments whose records are numbered anew from an offset on; before all events.
+    @exclusivity(unchecked) private(set) var restarts: [(epoch: Epoch, offset: Int64)] = []
     /// Records not delivered yet; the committer counts it down.
     @exclusivity(unchecked) var undelivered = 0
     @exclusivity(unchecked) private var firstOpenRecord = 0
@@ -81,7 +83,7 @@ public final class OutboxBatch: @unchecked Sendable {
     /// Bytes in the arena.
     public var byteCount: Int { arena.count }
     /// True while nothing was added.
-    public var isEmpty: Bool { records.isEmpty && events.isEmpty }
+    public var isEmpty: Bool { records.isEmpty && events.isEmpty && restarts.isEmpty }
 
     /// Appends what `fill` writes to the arena and returns where it lies. A range may be used by
     /// any number of records of this batch, e.g. one key for all results of an event.
@@ -137,6 +139,14 @@ public final class OutboxBatch: @unchecked Sendable {
         raiseFloor(of: epoch, to: completion.floor)
     }
 
+    /// Says that the records of an assignment are numbered anew, from `offset` on: the log that it
+    /// reads was replaced or cut. What the group has committed goes back to there. Only as the first
+    /// word of a batch: all events of the assignment that come after it are of the new numbering.
+    public func restart(_ epoch: Epoch, at offset: Int64) {
+        precondition(events.isEmpty && records.isEmpty, "a restart comes before all events")
+        restarts.append((epoch, offset))
+    }
+
     /// Says that no offset depends on the records added since the last event.
     public func detachRecords() {
         for index in firstOpenRecord..<records.count { records[index].event = -1 }
@@ -173,6 +183,7 @@ public final class OutboxBatch: @unchecked Sendable {
         records.removeAll(keepingCapacity: true)
         events.removeAll(keepingCapacity: true)
         floors.removeAll(keepingCapacity: true)
+        restarts.removeAll(keepingCapacity: true)
         undelivered = 0
         firstOpenRecord = 0
     }

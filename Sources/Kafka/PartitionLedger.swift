@@ -68,7 +68,7 @@ public struct PartitionLedger: ~Copyable {
     public var middle: Int64 { highestBegun - span / 2 }
 
     /// Notes that work on `offset` started. False when the offset is not above all begun before:
-    /// such a record was seen already and must not be worked on again.
+    /// such a record was seen already, or belongs to another log than those before.
     public mutating func begin(_ offset: Int64) -> Bool {
         guard offset > highestBegun else { return false }
         if count == ring.count { grow() }

@@ -65,9 +65,11 @@ final class RecordProducer {
             events: RD_KAFKA_EVENT_ERROR | (transactions == nil ? RD_KAFKA_EVENT_DR : 0),
             failures: failures)
         queue = try ClientQueue.main(of: client)
-        capacity =
+        let records =
             configuration.properties["queue.buffering.max.messages"].flatMap { Int($0) }
             ?? settings.queueRecords
+        // To librdkafka zero says that there is no bound.
+        capacity = records > 0 ? records : .max
         var handles: [OpaquePointer] = []
         for topic in topics {
             guard let handle = rd_kafka_topic_new(client.pointer, topic, nil) else {

@@ -151,6 +151,10 @@ extension TransactionSession {
     /// Decides what the next transaction carries; false when there is nothing.
     private func prepare() -> Bool {
         held.admit { batch in
+            for (epoch, offset) in batch.restarts {
+                ledger.restart(epoch, at: offset)
+                inbox.forgetCommitted(ledger.place(of: epoch))
+            }
             for event in batch.events {
                 _ = ledger.post(event.epoch, offset: event.offset, first: event.first, records: 0)
             }
@@ -293,6 +297,7 @@ extension TransactionSession {
         _ outcome: TransactionMachine.Outcome, _ answer: TransactionMachine.Answer
     ) {
         let isCommitted = outcome == .committed
+        // Restarts are taken between transactions only: each point is of the present numbering.
         for share in shares {
             for point in share.points { ledger.answered(point, committed: isCommitted) }
         }

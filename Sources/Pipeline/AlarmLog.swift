@@ -20,6 +20,8 @@ internal final class AlarmLog: Sendable {
     private let pools: RateLimitedLog
     private let credentials: RateLimitedLog
     private let group: RateLimitedLog
+    private let logs: RateLimitedLog
+    private let unreadable: RateLimitedLog
     private let breakers: RateLimitedLog
     /// What is well or not for all lanes together: whether gateways take our credentials.
     private let states: StateLog
@@ -39,6 +41,8 @@ internal final class AlarmLog: Sendable {
         pools = RateLimitedLog(log, limit: 5)
         credentials = RateLimitedLog(log, limit: 3, interval: .minutes(1))
         group = RateLimitedLog(log, limit: 3)
+        logs = RateLimitedLog(log, limit: 5)
+        unreadable = RateLimitedLog(log, limit: 5)
         breakers = RateLimitedLog(log, limit: 10)
         states = StateLog(log)
     }
@@ -227,6 +231,43 @@ internal final class AlarmLog: Sendable {
 
     func assignment(_ what: String, _ count: Int) {
         log.info(what, ["partitions": LogValue(count)])
+    }
+
+    /// A partition holds other records than it did, or fewer.
+    func numberedAnew(_ place: TopicPartition, at offset: Int64, after known: Int64) {
+        logs.error(
+            "a partition ends before what was read of it: its topic was made anew or restored, or "
+                + "an unclean leader election cut it; its records count as new, so that pushes may "
+                + "be repeated; find out what the cluster lost",
+            [
+                "topic": LogValue(place.topic), "partition": LogValue(place.partition),
+                "offset": LogValue(offset), "read_before": LogValue(known),
+            ])
+    }
+
+    /// A partition was added since this process started.
+    func unknownPartition(_ place: TopicPartition) {
+        logs.error(
+            "a partition that was added since this process started is not read: run `bugle topics "
+                + "apply`, then restart",
+            ["topic": LogValue(place.topic), "partition": LogValue(place.partition)])
+    }
+
+    /// A partition cannot be read.
+    func unreadable(_ place: TopicPartition, _ error: KafkaError, _ reason: String) {
+        unreadable.error(
+            "a partition cannot be read",
+            [
+                "topic": LogValue(place.topic), "partition": LogValue(place.partition),
+                "error": LogValue(error.name), "reason": LogValue(reason),
+            ])
+    }
+
+    /// It can again.
+    func readable(_ place: TopicPartition) {
+        unreadable.write(
+            .info, "a partition is read again",
+            ["topic": LogValue(place.topic), "partition": LogValue(place.partition)])
     }
 
     /// A bulkhead's breaker opened.

@@ -98,6 +98,7 @@ extension Lane {
         event.partition = held.partition
         event.position = held.position
         event.offset = held.offset
+        event.numbering = held.numbering
         event.timestamp = held.timestamp
         event.consumedAt = held.consumedAt
         event.eventClass = held.eventClass
@@ -276,8 +277,7 @@ extension Lane {
                     ResultRecord.writeFolded(held, into: event, at: loop.wall, to: bytes)
                 }
                 outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
-                outbox.completeEvent(
-                    epoch: partition.assignment.epoch, partition.ledger.complete(held.offset))
+                complete(held.offset, held.numbering, of: partition)
                 metrics.folded()
             }
         }

@@ -108,6 +108,8 @@ extension Lane {
     }
 
     private func begin(_ record: borrowing KafkaRecord, of partition: AssignedPartition) {
+        if !partition.expects(record.offset) { restart(partition, at: record.offset) }
+        if partition.unreadable != nil { noteReadable(partition) }
         guard partition.ledger.begin(record.offset) else { return }
         if partition.wasFinished(record.offset) { return pass(over: record.offset, of: partition) }
         partition.openEvents += 1
@@ -119,8 +121,7 @@ extension Lane {
     /// written, and nothing of it is done again.
     private func pass(over offset: Int64, of partition: AssignedPartition) {
         metrics.alreadyFinished.add(1)
-        outbox.completeEvent(
-            epoch: partition.assignment.epoch, partition.ledger.complete(offset))
+        complete(offset, partition.numbering, of: partition)
         flushAtEndOfTurn()
     }
 
@@ -187,6 +188,7 @@ extension Lane {
         event.partition = partition
         event.position = input.position
         event.offset = input.position.offset
+        event.numbering = partition.numbering
         event.dueAt = nil
         event.source.take(input)
         event.noteReplay(input)

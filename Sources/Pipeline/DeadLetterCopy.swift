@@ -24,9 +24,9 @@ extension Lane {
     ) {
         guard event.routed?.route.keepsDeadLetters == true else { return }
         metrics.deadLettered(code)
-        let partition = settings.deadLettersKeepPartition ? event.position.partition : nil
         event.source.add(
-            to: outbox, settings.deadLettersTopic, partition: partition,
+            to: outbox, settings.deadLettersTopic,
+            partition: settings.deadLetterPartition(of: event.position.partition),
             limit: DeadLetterRecord.keptBytes)
         func add(_ name: StaticString, _ text: String) {
             outbox.addHeader(name, outbox.bytes(copying: text))

@@ -26,7 +26,7 @@ internal struct DeadLetterRecord {
         }
         outbox.addRecord(
             to: settings.deadLettersTopic,
-            partition: settings.deadLettersKeepPartition ? input.position.partition : nil,
+            partition: settings.deadLetterPartition(of: input.position.partition),
             key: outbox.bytes(copying: key),
             value: outbox.bytes(copying: value))
         var room = InputRecord.bytesBesideValueMax

@@ -179,7 +179,9 @@ public final class Dispatcher: Sendable {
             committing.producer = settings.producer
             committing.onEvent = { alarms.committer($0) }
             committer = try Committer(settings.kafka, committing)
-            consumer = try Consumer(settings.kafka, group: settings.group)
+            var group = settings.group
+            group.reportsEndOfPartition = true
+            consumer = try Consumer(settings.kafka, group: group)
         } catch {
             throw .kafka(error)
         }
@@ -281,7 +283,21 @@ public final class Dispatcher: Sendable {
         for lane in lanes {
             if let text = lane.indexHindrance, !reasons.contains(text) { reasons.append(text) }
         }
-        return reasons
+        return reasons + unreadable
+    }
+
+    /// One reason for all partitions of a topic that have it in common.
+    private var unreadable: [String] {
+        var partitions: [String: [TopicPartition]] = [:]
+        for lane in lanes {
+            for (place, reason) in lane.unreadablePartitions {
+                partitions["\(place.topic) is not read: \(reason)", default: []].append(place)
+            }
+        }
+        return partitions.sorted { $0.key < $1.key }.map { reason, places in
+            let numbers = places.map(\.partition).sorted().map { String($0) }
+            return "\(reason) (partition \(numbers.joined(separator: ", ")))"
+        }
     }
 
     /// The latencies of all lanes, from consumption to settlement.
@@ -331,6 +347,7 @@ extension LaneSettings {
         ) { committer.topic($0) }
         guard let waitingTopics else { return nil }
         let most = settings.eventTopics.map { counts[$0.name] ?? 0 }.max() ?? 0
+        let deadLetterCount = counts[settings.deadLettersTopic] ?? 0
         self.init(
             decoder: EventDecoder(
                 maximumBytes: settings.eventBytes,
@@ -351,7 +368,7 @@ extension LaneSettings {
             receiptsTopic: receipts, ticketsTopic: tickets, receiptWait: settings.receiptWait,
             waitingTopics: waitingTopics, tiers: RetryTiers(divisor: settings.retryDivisor),
             windowSpans: WindowSpans(divisor: settings.retryDivisor),
-            deadLettersKeepPartition: (counts[settings.deadLettersTopic] ?? 0) >= most,
+            deadLetterPartitions: deadLetterCount >= most ? deadLetterCount : 0,
             group: settings.group.groupID, configurationHash: settings.configurationHash,
             replica: settings.replica, gatewayPreference: settings.gatewayPreference,
             lookUpAge: min(settings.lookUpAge, .seconds(1)), deduplicate: settings.deduplicate,

@@ -29,18 +29,41 @@ internal final class AssignedPartition {
     @exclusivity(unchecked) var ledger = PartitionLedger()
     /// What an earlier owner finished and this one has not come to yet.
     @exclusivity(unchecked) private var finishedBefore: OffsetRuns
-    private let startOffset: Int64
-    /// Since when there are records that were not read.
-    var behindSince: UnixMillis?
+    /// Nothing below is read in this numbering of the partition's records.
+    @exclusivity(unchecked) private var startOffset: Int64?
+    /// How often the partition's records were numbered anew: completions of an earlier numbering
+    /// say nothing of the present one.
+    @exclusivity(unchecked) private(set) var numbering: UInt32 = 0
+    /// Since when there are records that are not read yet, as far as is known.
+    private(set) var behindSince: UnixMillis?
+    /// Where the partition ended then.
+    private var endWhenBehind: Int64 = 0
     /// The lowest offset that is not complete, as far as this lane knows.
-    var commitPoint: Int64? { ledger.floor ?? assignment.startOffset }
-    /// Records behind the newest that was read. One alone with nothing open before it counts as
-    /// none: it is the end marker of a transaction, which nobody can read, or is read at once.
-    var unread: Int64 {
-        guard let end = queue.end, let floor = commitPoint else { return 0 }
-        let count = max(end - max(floor, ledger.newest + 1), 0)
-        return count == 1 && openEvents == 0 ? 0 : count
+    var commitPoint: Int64? { ledger.floor ?? startOffset }
+    /// Everything below was read, or cannot be: the ends of transactions, and what was aborted.
+    /// Nil before anything is known.
+    var position: Int64? {
+        guard let floor = commitPoint ?? readTo else { return nil }
+        return max(floor, ledger.newest + 1, readTo ?? floor)
     }
+    /// Up to where the partition was read when its end was reached last.
+    @exclusivity(unchecked) private var readTo: Int64?
+    /// Records behind the newest that was read.
+    var unread: Int64 {
+        guard let end = queue.end, let position else { return 0 }
+        return max(end - position, 0)
+    }
+    /// Records that are not complete; nil before the end of the partition is known.
+    var lag: Int64? {
+        guard let end = queue.end, let position, let floor = commitPoint ?? readTo else {
+            return nil
+        }
+        return max(end - (openEvents == 0 ? position : floor), 0)
+    }
+    /// Why the partition cannot be read, until it can again.
+    @exclusivity(unchecked) var unreadable: String?
+    /// Whether its end was unknown since then, as it is while the broker refuses it.
+    @exclusivity(unchecked) var lostItsEnd = false
     /// Events read and not completed.
     @exclusivity(unchecked) var openEvents = 0
     /// Those of them that wait in windows.
@@ -69,7 +92,7 @@ internal final class AssignedPartition {
         self.queue = assignment.queue
         self.eventClass = eventClass
         finishedBefore = assignment.finished
-        startOffset = assignment.startOffset ?? 0
+        startOffset = assignment.startOffset
         self.settings = settings
         road = settings.waitingTopics.roads[assignment.place.topic] ?? .events
         self.configurationHash = configurationHash
@@ -97,9 +120,47 @@ internal final class AssignedPartition {
     /// Whether an earlier owner finished the event at `offset`. Call it for rising offsets.
     func wasFinished(_ offset: Int64) -> Bool {
         guard let end = finishedBefore.end else { return false }
-        // Somebody set the group back, or the topic is a new one: what was finished is another's.
-        if offset < startOffset || offset >= end { finishedBefore = OffsetRuns() }
+        if offset >= end { finishedBefore = OffsetRuns() }
         return finishedBefore.contains(offset)
+    }
+
+    /// Whether a record at `offset`, or the end of the log, can follow what was read or what the group
+    /// has committed.
+    ///
+    /// One that cannot is of another log, or of one that was cut: an election of a leader that was
+    /// behind, restored data, a topic of the same name. librdkafka takes every offset once: what
+    /// comes again with a fetch that is repeated, by another leader too, it drops itself, and it
+    /// goes back only when the broker says that there is nothing at the place it asks for. Then the
+    /// log ended before that place, whatever its end is by the time the records are here. Nothing
+    /// tells which of these records were read before, so all of them count as new: a push that is
+    /// repeated is better than one that is lost.
+    func expects(_ offset: Int64) -> Bool {
+        offset > ledger.newest && offset >= startOffset ?? 0
+    }
+
+    /// Looks whether records up to `end` are unread. Nobody knows how old one is; at least as old as
+    /// this lane knows of it. Once all that was unread then is read, the rest is younger: publishers
+    /// with transactions always have one open, which cannot be read before its end.
+    func noteUnread(at now: UnixMillis, end: Int64) {
+        guard let position, position < end else {
+            behindSince = nil
+            return
+        }
+        guard behindSince == nil || position >= endWhenBehind else { return }
+        behindSince = now
+        endWhenBehind = end
+    }
+
+    /// The end of the partition was reached at `offset`.
+    func noteEnd(at offset: Int64) { readTo = offset }
+
+    /// The records are numbered anew, from `offset` on.
+    func restart(at offset: Int64) {
+        numbering &+= 1
+        ledger = PartitionLedger()
+        finishedBefore = OffsetRuns()
+        startOffset = offset
+        readTo = nil
     }
 
     /// Whether an earlier owner finished an event behind `offset`.
@@ -135,8 +196,9 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var position = RecordPosition(topic: "", partition: 0, offset: 0)
     /// The record's timestamp there.
     @exclusivity(unchecked) var timestamp = UnixMillis(0)
-    /// Its offset in the partition that it was read from now.
+    /// Its offset in the partition that it was read from now, and in which numbering.
     @exclusivity(unchecked) var offset: Int64 = 0
+    @exclusivity(unchecked) var numbering: UInt32 = 0
     /// How it is treated when room is short: a matter of the topic it was published to.
     @exclusivity(unchecked) var eventClass = EventClass.transactional
     /// What came with it from a retry topic.
@@ -219,6 +281,7 @@ internal final class EventInFlight: SlabResident {
         postponedTargets = 0
         app = nil
         partition = nil
+        numbering = 0
         fannedOutAt = nil
         trace = nil
         askedAt = nil

@@ -11,6 +11,7 @@ internal final class HeldEvent: WindowMember {
     /// Nil only for events that were put in by hand.
     let partition: AssignedPartition?
     let offset: Int64
+    let numbering: UInt32
     let position: RecordPosition
     let timestamp: UnixMillis
     let consumedAt: UnixMillis
@@ -43,6 +44,7 @@ internal final class HeldEvent: WindowMember {
         guard let envelope = event.envelope, let routed = event.routed else { return nil }
         partition = event.partition
         offset = event.offset
+        numbering = event.numbering
         position = event.position
         timestamp = event.timestamp
         consumedAt = event.consumedAt

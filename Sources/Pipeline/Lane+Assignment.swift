@@ -13,6 +13,10 @@ extension Lane {
         partition.putOffAt = loop.now
         partitions.append(partition)
         noteUrgent()
+        guard settings.isKnown(assignment.place) else { return leaveUnread(partition) }
+        assignment.queue.onFault = { [unowned self, unowned partition] fault in
+            take(fault, of: partition)
+        }
         assignment.queue.enableWakeUps(wakeUp.fd)
         mayHaveRecords = true
         flushAtEndOfTurn()
@@ -31,6 +35,7 @@ extension Lane {
         for partition in leaving {
             partition.isReading = false
             partition.queue.disableWakeUps()
+            pulse.note(partition.assignment.place, unreadable: nil)
             guard partition.openEvents > 0 else { continue }
             partition.whenDrained = {
                 open -= 1
@@ -71,6 +76,7 @@ extension Lane {
             partition.isReading = false
             partition.isLost = true
             partition.queue.disableWakeUps()
+            pulse.note(partition.assignment.place, unreadable: nil)
             if let whenDrained = partition.whenDrained {
                 partition.whenDrained = nil
                 whenDrained()

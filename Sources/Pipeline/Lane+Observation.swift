@@ -28,6 +28,7 @@ extension Lane {
         for observer in poolObservers { observer.observe() }
         dropIdleServices()
         dropRetired()
+        observeUnreadable()
         observeLag()
         observeBulkheads()
         observeBacklogs()
@@ -103,14 +104,9 @@ extension Lane {
         var records: Int64 = 0
         var oldest = loop.wall
         for partition in partitions where partition.road == .events {
-            guard let end = partition.queue.end, let floor = partition.commitPoint else { continue }
-            records += max(end - floor, 0)
-            // Nobody knows how old an unread record is; at least as old as this lane knows of it.
-            if partition.unread > 0 {
-                partition.behindSince = partition.behindSince ?? loop.wall
-            } else {
-                partition.behindSince = nil
-            }
+            guard let lag = partition.lag else { continue }
+            records += lag
+            partition.noteUnread(at: loop.wall, end: partition.queue.end ?? 0)
             oldest = min(oldest, partition.behindSince ?? oldest)
         }
         for event in events.inUse where event.partition?.road == .events {

@@ -16,7 +16,8 @@ internal struct LaneSettings: Sendable {
     var recordBytes: Int
     /// Bytes of events in windows at which the lane reads no more; windows end early before that.
     var windowBytes: Int
-    /// Partitions per events topic, for noticing producers that partition differently.
+    /// Partitions per topic at the start: for noticing producers that partition differently, and
+    /// partitions that came later.
     var partitionCounts: [String: Int32]
     /// The class of each events topic.
     var classes: [String: EventClass]
@@ -37,8 +38,9 @@ internal struct LaneSettings: Sendable {
     var waitingTopics: WaitingTopics
     var tiers: RetryTiers
     var windowSpans: WindowSpans
-    /// Whether dead letters keep their partition's number; they do when the topic has as many.
-    var deadLettersKeepPartition: Bool
+    /// Dead letters keep the number of a partition below this; zero when their topic has fewer
+    /// partitions than the events topics.
+    var deadLetterPartitions: Int32
     var group: String
     var configurationHash: String
     var replica: String
@@ -81,4 +83,16 @@ internal struct LaneSettings: Sendable {
     var streamPatience: TimeSpan
     /// The longest `not_before` that is waited for in a lane by an event that must not be stored.
     static let longestHold = TimeSpan.seconds(30)
+
+    /// The partition of a dead letter of an event of `partition`; nil lets its key decide. The
+    /// number may come out of a header, and then be any.
+    func deadLetterPartition(of partition: Int32) -> Int32? {
+        (0..<deadLetterPartitions).contains(partition) ? partition : nil
+    }
+
+    /// Whether what is written beside a partition has a partition of its number. One that was added
+    /// to an input topic later has none in the others, as far as this process knows.
+    func isKnown(_ place: TopicPartition) -> Bool {
+        partitionCounts[place.topic].map { place.partition < $0 } ?? true
+    }
 }

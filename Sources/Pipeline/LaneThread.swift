@@ -149,6 +149,9 @@ internal final class LaneThread: @unchecked Sendable {
     /// Why look-ups are not answered; nil when they are.
     var indexHindrance: String? { box.pulse.indexHindrance }
 
+    /// Why partitions cannot be read; those that can are left out.
+    var unreadablePartitions: [TopicPartition: String] { box.pulse.unreadablePartitions }
+
     /// A copy of the lane's latencies.
     func latency() -> LatencyHistogram {
         let copied = Semaphore()
@@ -182,6 +185,7 @@ private final class ReplacementFailure: Sendable {
 internal final class LanePulse: Sendable {
     private let turn = Atomic<Int64>(SystemTime.shared.monotonic.nanos)
     private let hindrance = Mutex<String?>("the token index was not asked yet")
+    private let unreadable = Mutex<[TopicPartition: String]>([:])
     private let lagRecords = Atomic<Int64>(0)
     private let lagMillis = Atomic<Int64>(0)
 
@@ -199,6 +203,12 @@ internal final class LanePulse: Sendable {
     func note(_ load: LaneLoad) { loadSeen.withLock { $0 = load } }
 
     var indexHindrance: String? { hindrance.withLock { $0 } }
+
+    /// Why partitions cannot be read.
+    var unreadablePartitions: [TopicPartition: String] { unreadable.withLock { $0 } }
+    func note(_ place: TopicPartition, unreadable reason: String?) {
+        unreadable.withLock { $0[place] = reason }
+    }
 
     func beat(at now: MonotonicTime) { turn.store(now.nanos, ordering: .relaxed) }
     func note(indexHindrance text: String?) { hindrance.withLock { $0 = text } }

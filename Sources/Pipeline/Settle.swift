@@ -140,12 +140,18 @@ extension Lane {
         if partition.isLost {
             event.comesBack = true
         } else {
-            outbox.completeEvent(
-                epoch: partition.assignment.epoch,
-                partition.ledger.complete(event.offset))
+            complete(event.offset, event.numbering, of: partition)
         }
         if event.burst != nil { completeFolded(into: event) }
         giveBack(event, of: partition)
+    }
+
+    /// Completes an offset with the records that were added since the last one. No offset depends on
+    /// those of an event that was read before its partition's records were numbered anew.
+    func complete(_ offset: Int64, _ numbering: UInt32, of partition: AssignedPartition) {
+        guard numbering == partition.numbering else { return outbox.detachRecords() }
+        outbox.completeEvent(
+            epoch: partition.assignment.epoch, partition.ledger.complete(offset))
     }
 
     /// Lets go of an event that nothing was done for: its offset stays open, and the partition's

@@ -22,6 +22,46 @@ import Testing
         #expect(description.topic(TestMember.input)?.partitions == Self.partitions)
     }
 
+    @Test func `the end of a partition is told behind the ends of transactions`() throws {
+        for instance in ["a", "b"] {
+            var settings = CommitterConfiguration(topics: [TestMember.input])
+            settings.mode = .transactional(group: "publishers", instance: instance)
+            let publisher = try Committer(broker.configuration, settings)
+            let topic = try #require(publisher.topic(TestMember.input))
+            let batch = publisher.makeBatch()
+            let text = batch.bytes { $0.append("event") }
+            batch.addRecord(to: topic, partition: 0, key: text, value: text)
+            batch.detachRecords()
+            publisher.post(batch)
+            #expect(publisher.stop(deadline: SystemTime.shared.monotonic + .seconds(30)))
+        }
+        var settings = TestMember.groupSettings("g", sessionTimeout: .seconds(6))
+        settings.reportsEndOfPartition = true
+        let member = try TestMember(broker.configuration, group: settings)
+        let place = TopicPartition(TestMember.input, 0)
+        #expect(member.turn { member.ends[place] == 4 })
+        #expect(member.assignment(of: place)?.queue.end == 4)
+        #expect(member.seen == ["0/0", "0/2"])
+        #expect(member.ends.count == Int(Self.partitions))
+        #expect(member.stop())
+    }
+
+    @Test func `a topic that is made anew is read and committed from its beginning`() throws {
+        try broker.publish(0..<60, partition: 0)
+        let member = try TestMember(
+            broker.configuration,
+            group: TestMember.groupSettings("g", sessionTimeout: .seconds(6)))
+        #expect(member.turn { (try? broker.committed()[0]) == 60 })
+        try broker.remakeInput()
+        try broker.publish(100..<110, partition: 0)
+        #expect(member.turn { member.seen.count == 70 })
+        #expect(member.restarts == ["0/0"])
+        #expect(member.turn { (try? broker.committed()[0]) == 10 })
+        #expect(member.stop())
+        #expect(try broker.committed()[0] == 10)
+        #expect(try broker.results().count == 70)
+    }
+
     /// This broker refuses commits while an eager rebalance is going on, as Kafka does not: what
     /// moves to the other member may be done twice there. Nothing else may, and nothing is lost.
     @Test func `a second member takes over what was drained`() throws {

@@ -50,6 +50,41 @@ import Testing
         #expect(ledger.due(group: 0).map(\.offset) == [10])
     }
 
+    @Test func `records that are numbered anew take the commit point back`() throws {
+        let epoch = Epoch(1)
+        var ledger = ledger(epoch, committed: 1_000)
+        let postedFormer = post(&ledger, epoch, offset: 1_001, records: 1)
+        let former = try #require(postedFormer)
+        ledger.raiseFloor(epoch, to: 1_001)
+        let asked = ledger.due(group: 0)[0]
+        #expect(asked.offset == 1_001)
+        ledger.requested(asked)
+        ledger.restart(epoch, at: 0)
+        // What is on its way for the former numbering is waited for, and says nothing.
+        #expect(ledger.due(group: 0).isEmpty)
+        let isOfNow = ledger.answered(asked, committed: true)
+        #expect(!isOfNow)
+        #expect(ledger.due(group: 0).map(\.offset) == [0])
+        let postedPresent = post(&ledger, epoch, offset: 0, records: 1)
+        let present = try #require(postedPresent)
+        ledger.raiseFloor(epoch, to: 1)
+        #expect(ledger.uncommittedPoint(epoch)?.offset == 0)
+        ledger.delivered(former)
+        #expect(ledger.due(group: 0).map(\.offset) == [0])
+        #expect(ledger.due(group: 0)[0].finished.isEmpty)
+        ledger.delivered(present)
+        #expect(ledger.unsettled(epoch) == 0)
+        let point = ledger.due(group: 0)[0]
+        #expect(point.offset == 1)
+        ledger.requested(point)
+        let counts = ledger.answered(point, committed: true)
+        #expect(counts)
+        #expect(ledger.committed(epoch) == 1)
+        // It goes only up again from here.
+        ledger.raiseFloor(epoch, to: 0)
+        #expect(ledger.due(group: 0).isEmpty)
+    }
+
     @Test func `holes do not hold the commit point`() throws {
         let epoch = Epoch(1)
         var ledger = ledger(epoch, committed: 10)

@@ -89,6 +89,14 @@ import Testing
         committer.stop(deadline: SystemTime.shared.monotonic + span)
     }
 
+    @Test func `a queue without bound takes everything`() throws {
+        let committer = try committer(["queue.buffering.max.messages": "0"])
+        try fill(committer, 0..<1_000)
+        #expect(committer.stop(deadline: SystemTime.shared.monotonic + .seconds(20)))
+        #expect(committer.backlog == (0, 0))
+        #expect(committer.statistics.delivered == 1_000)
+    }
+
     @Test func `records reach their topics with and without headers`() throws {
         let committer = try committer()
         try fill(committer, 0..<500)

@@ -33,6 +33,20 @@ import Testing
         #expect(member.reports.all.isEmpty)
     }
 
+    @Test func `a topic that is made anew is read and committed from its beginning`() throws {
+        try broker.publish(0..<60, partition: 0)
+        let member = try member("a")
+        #expect(member.turn { (try? broker.committed()[0]) == 60 })
+        try broker.remakeInput()
+        try broker.publish(100..<110, partition: 0)
+        #expect(member.turn { member.seen.count == 70 })
+        #expect(member.restarts == ["0/0"])
+        #expect(member.turn { (try? broker.committed()[0]) == 10 })
+        #expect(member.stop())
+        #expect(try broker.committed()[0] == 10)
+        #expect(try broker.results().count == 70)
+    }
+
     @Test func `what is finished behind an open event is committed and not done again`() throws {
         try broker.publish(0..<60, partition: 0)
         let first = try member("a", drainDeadline: .milliseconds(500))

@@ -85,20 +85,20 @@ final class OneLane {
     private(set) var partition: AssignedPartition?
     private var consumer: Consumer?
 
-    /// Assigns the only partition; nothing is read from it.
-    func assign() throws -> Epoch {
+    /// Assigns the only partition, or one of another number; nothing is read from it.
+    func assign(partition number: Int32 = 0, from offset: Int64 = 0) throws -> Epoch {
         let consumer = try Consumer(
             KafkaConfiguration(bootstrapServers: cluster.bootstrapServers),
             group: GroupConfiguration(groupID: "one"))
         self.consumer = consumer
-        let place = TopicPartition("push.events", 0)
+        let place = TopicPartition("push.events", number)
         let epoch = AssignmentTable.nextEpoch()
         let queue = PartitionQueue(
             place, epoch: epoch, queue: try consumer.detachedQueue(of: place),
             cell: consumer.cell(of: place))
         lane.assign(
             PartitionAssignment(
-                place: place, epoch: epoch, startOffset: 0, finished: OffsetRuns(),
+                place: place, epoch: epoch, startOffset: offset, finished: OffsetRuns(),
                 committedOffset: nil, queue: queue))
         partition = lane.partitions.last
         return epoch

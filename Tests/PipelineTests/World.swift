@@ -176,6 +176,9 @@ final class World {
         dispatcher?.replaceRoutes(routes, configurationHash: hash)
     }
 
+    /// Why the process is not ready.
+    var hindrances: [String] { dispatcher?.hindrances ?? [] }
+
     /// The log's lines so far.
     var logLines: [String] { log.lines }
 

@@ -73,6 +73,10 @@ final class TestMember {
     private(set) var seen: [String] = []
     /// Records that an earlier assignment had finished, in the same form.
     private(set) var skipped: [String] = []
+    /// Where partitions ended when their end was reached last.
+    private(set) var ends: [TopicPartition: Int64] = [:]
+    /// Records at which their partition was numbered anew, in the same form.
+    private(set) var restarts: [String] = []
     private(set) var lostCount = 0
     /// Finish tickets as soon as the lane has posted what it has.
     var answersTickets = true
@@ -120,10 +124,17 @@ final class TestMember {
     func turn(waiting span: TimeSpan = .milliseconds(5)) -> Int {
         while let event = events.next(within: owned.isEmpty ? span : .zero) { take(event) }
         var count = 0
-        let batch = committer.makeBatch()
+        var batch = committer.makeBatch()
         for owned in owned.values {
             count += owned.assignment.queue.consume(max: 1_000) { record in
-                guard owned.ledger.begin(record.offset) else { return }
+                if !owned.ledger.begin(record.offset) {
+                    restarts.append("\(record.partition)/\(record.offset)")
+                    committer.post(batch)
+                    batch = committer.makeBatch()
+                    batch.restart(owned.assignment.epoch, at: record.offset)
+                    owned.ledger = PartitionLedger()
+                    _ = owned.ledger.begin(record.offset)
+                }
                 if owned.assignment.finished.contains(record.offset) {
                     skipped.append("\(record.partition)/\(record.offset)")
                     batch.completeEvent(
@@ -182,7 +193,13 @@ final class TestMember {
     private func take(_ event: GroupEvents.Event) {
         switch event {
         case .assigned(let partitions):
-            for partition in partitions { owned[partition.place] = Owned(partition) }
+            for partition in partitions {
+                owned[partition.place] = Owned(partition)
+                partition.queue.onFault = { [unowned self] fault in
+                    guard case .endOfPartition(let offset) = fault else { return }
+                    ends[partition.place] = offset
+                }
+            }
         case .revoked(let partitions, let ticket):
             for partition in partitions { owned[partition.place] = nil }
             if answersTickets {

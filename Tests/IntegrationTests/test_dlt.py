@@ -117,15 +117,18 @@ class Copies(harness.WorldTest):
                 "title": "Late", "body": "It arrives later.", "dead_letter": True}}}) + "\n")
         world.start()
 
-    def test_one_copy_is_pushed_and_what_expires_is_kept(self):
+    def test_one_copy_is_pushed_and_what_comes_to_nothing_is_kept(self):
         world, generator = self.world, random.Random(harness.seed())
-        world.register([harness.device(generator, f"user-{n}", f"phone-{n}") for n in range(20)])
+        world.register(
+            [harness.device(generator, f"user-{n}", f"phone-{n}") for n in range(20)]
+            + [harness.device(generator, "busy", "busy-phone", mark="bad0")])
         events = [harness.event(f"copy-{n}", f"user-{n}") for n in range(20)]
         for _ in range(3):
             world.publish(events)
         world.publish([{
             "id": "late", "type": "order.late", "user_id": "user-0",
-            "expires_at": "2020-01-01T00:00:00Z"}])
+            "expires_at": "2020-01-01T00:00:00Z"},
+            {"id": "used-up", "type": "order.late", "user_id": "busy"}])
         world.wait_settled(60)
 
         def settled():
@@ -137,11 +140,18 @@ class Copies(harness.WorldTest):
         self.assertEqual(sorted(accepted), sorted(e["id"] for e in events))
         self.assertEqual(
             {r["reason"] for r in results if r["outcome"] != "accepted"}, {"duplicate"})
-        (letter,) = world.dead_letters()
-        self.assertEqual(harness.errors(DEAD_LETTERS, letter.headers), [])
-        self.assertEqual(letter.headers["bugle-error-code"], "expired")
-        self.assertEqual(letter.json["id"], "late")
-        (result,) = [r for r in world.results() if r["event_id"] == "late"]
-        self.assertEqual(result["outcome"], "expired")
+
+        def both():
+            found = {letter.json["id"]: letter for letter in world.dead_letters()}
+            return found if len(found) == 2 else None
+
+        letters = wait_until(both, 120, world.tail)
+        for id, outcome, attempts in (("late", "expired", "0"), ("used-up", "failed", "2")):
+            headers = letters[id].headers
+            self.assertEqual(harness.errors(DEAD_LETTERS, headers), [])
+            self.assertEqual(
+                (headers["bugle-error-code"], headers["bugle-attempts"]), (outcome, attempts))
+            (result,) = [r for r in world.results() if r["event_id"] == id]
+            self.assertEqual(result["outcome"], outcome)
         audit = bugle("audit", "--config", world.config, "--json")
         self.assertEqual(audit.returncode, 0, audit.stdout)

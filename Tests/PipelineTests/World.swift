@@ -303,11 +303,14 @@ final class World {
             }
         }
         offset += 1
-        _ = index.apply(
+        // Only what a writer applies is counted by fuses.
+        indexWriter.apply(
             .invalidation(try #require(verdict)),
             at: TopicPosition(
-                partition: 0, offset: offset, timestamp: SystemTime.shared.wall.value))
+                partition: 0, offset: offset, timestamp: SystemTime.shared.wall.value), tag: 0)
     }
+
+    private lazy var indexWriter = index.writer()
 
     private var offset: Int64 = 0
 

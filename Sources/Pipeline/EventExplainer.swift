@@ -29,8 +29,9 @@ public final class EventExplainer {
     }
 
     /// Says what would become of an event that is published now and whose user has these
-    /// addresses and this record, while operators hold `levers`; throws what would stand in the dead letter. With a count of two
-    /// or more it is the latest of a burst of so many, and sent for all of them.
+    /// addresses and this record, while operators hold `levers`; throws what would stand in the dead
+    /// letter. With a count of two or more it is the latest of a burst of so many, and sent for all
+    /// of them.
     public func explain(
         _ value: [UInt8], of eventClass: EventClass = .transactional, count: Int64 = 1,
         to addresses: [DeviceAddress], user: UserRecord? = nil, levers: Levers = .none,

@@ -44,6 +44,17 @@ import TokenIndex
 }
 
 @Suite(.serialized) struct `A throttled token, end to end` {
+    /// FCM's answer when somebody's quota is used up.
+    private static func quotaExceeded(of subject: String) -> String {
+        """
+        {"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[
+        {"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError",
+         "errorCode":"QUOTA_EXCEEDED"},
+        {"@type":"type.googleapis.com/google.rpc.QuotaFailure",
+         "violations":[{"subject":"\(subject)"}]}]}}
+        """
+    }
+
     @Test func `FCM-07: the next event of a throttled device waits, its neighbour's does not`()
         throws
     {
@@ -55,13 +66,7 @@ import TokenIndex
                 .answer(
                     FaultAnswer(
                         status: 429, reason: "QUOTA_EXCEEDED",
-                        body: """
-                            {"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[
-                            {"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError",
-                             "errorCode":"QUOTA_EXCEEDED"},
-                            {"@type":"type.googleapis.com/google.rpc.QuotaFailure",
-                             "violations":[{"subject":"device:x"}]}]}}
-                            """)))
+                        body: Self.quotaExceeded(of: "device:x"))))
         ])
         let simulator = try Simulator(options)
         let world = try World(simulator, lanes: 1)
@@ -102,13 +107,7 @@ import TokenIndex
                     FaultAnswer(
                         status: 429, reason: "QUOTA_EXCEEDED",
                         fields: [ServerField("retry-after", "90")],
-                        body: """
-                            {"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[
-                            {"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError",
-                             "errorCode":"QUOTA_EXCEEDED"},
-                            {"@type":"type.googleapis.com/google.rpc.QuotaFailure",
-                             "violations":[{"subject":"project:demo"}]}]}}
-                            """)))
+                        body: Self.quotaExceeded(of: "project:demo"))))
         ])
         let simulator = try Simulator(options)
         let world = try World(simulator, lanes: 1)

@@ -127,8 +127,19 @@ extension Configuration.Topics {
         for (index, (key, name)) in uses.enumerated() where !name.isEmpty {
             if let (first, _) = uses[..<index].first(where: { $0.1 == name }) {
                 section.report(key, "names the same topic as \(first); every topic has one use")
+            } else if let (base, _) = derived.first(where: { $0.1 == name }) {
+                section.report(
+                    key, "names one of the topics made of \(base); every topic has one use")
             }
         }
+    }
+
+    /// The topics that are named after others, each with the setting that its name begins with.
+    internal var derived: [(String, String)] {
+        ["10s", "1m", "10m", "1h"].map { ("retry", "\(retry)-\($0)") }
+            + [
+                "apns-production", "apns-sandbox", "fcm-none", "webpush-none", "expo-none", "held",
+            ].map { ("parked", "\(parked)-\($0)") }
     }
 
     /// The text, when Kafka accepts it as a name.

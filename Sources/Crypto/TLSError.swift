@@ -12,8 +12,11 @@ public struct TLSError: Error, Equatable, Sendable, CustomStringConvertible {
         case material
         /// The peer's certificate was refused: chain, name or date; a configuration fault.
         case verification
-        /// The peer refused our certificate or our protocol versions; a configuration fault.
+        /// The peer refused our protocol versions or something else of ours; a configuration fault.
         case refused
+        /// The peer refused our certificate, or wants one that we do not show: a fault of the
+        /// credential.
+        case ownCertificate
         /// The connection broke or the peer spoke nonsense.
         case connection
     }

@@ -155,7 +155,7 @@ public final class TLSSession {
             }
             // With TLS 1.3 a server's word on our certificate comes after the handshake.
             return .failed(
-                .newest(Self.isAlert ? .refused : .connection, "TLS \(attempted) failed"))
+                .newest(Self.kindOfNewest, "TLS \(attempted) failed"))
         }
     }
 
@@ -168,12 +168,20 @@ public final class TLSSession {
             return TLSError(
                 .verification, "the peer's certificate was refused: \(reason ?? "unknown reason")")
         }
-        return .newest(Self.isAlert ? .refused : .connection, "the TLS handshake failed")
+        return .newest(Self.kindOfNewest, "the TLS handshake failed")
     }
 
-    /// Alerts arrive as reasons 1000 + the alert's number (RFC 8446, section 6).
-    private static var isAlert: Bool {
-        (1000..<1256).contains(ERR_GET_REASON(ERR_peek_last_error()))
+    /// What the newest error is. Alerts arrive as reasons 1000 + the alert's number (RFC 8446,
+    /// section 6); those from bad_certificate to unknown_ca, access_denied, decrypt_error (a signature
+    /// that does not fit) and certificate_required are words on a certificate, and the peer has seen
+    /// none but ours.
+    private static var kindOfNewest: TLSError.Kind {
+        let reason = ERR_GET_REASON(ERR_peek_last_error())
+        guard (1000..<1256).contains(reason) else { return .connection }
+        switch reason - 1000 {
+        case 42...46, 48, 49, 51, 116: return .ownCertificate
+        default: return .refused
+        }
     }
 }
 

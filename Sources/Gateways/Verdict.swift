@@ -83,6 +83,12 @@ public struct RetryAdvice: Equatable, Sendable {
     public var keepsCredential = false
     /// The outcome if there is no room for another attempt.
     public var exhausted: Outcome = .failed
+    /// Whether it may go out again at once, with another credential or on another connection: the
+    /// gateway turned the sender away and never looked at the push. That delays nothing, so it is
+    /// open to a push that may be sent only once, too.
+    public var mendsAtOnce: Bool {
+        minimumWait == .zero && (needsFreshCredential || needsNewConnection)
+    }
 
     /// Advice to wait at least so long.
     public init(

@@ -95,7 +95,7 @@ final class Connection: ReadinessHandler {
         switch tls.handshake() {
         case .wantsRead: want([.read])
         case .wantsWrite: want([.read, .write])
-        case .failed(let error): close(.connectionLost, .tlsFailed(error.description))
+        case .failed(let error): close(.connectionLost, Self.alarm(error))
         case .done: secured(tls)
         }
     }
@@ -276,7 +276,12 @@ final class Connection: ReadinessHandler {
 
     /// In TLS 1.3 a peer that refuses our certificate says so after the handshake.
     private func close(after error: TLSError) {
-        close(.connectionLost, error.kind == .refused ? .tlsFailed(error.description) : nil)
+        close(.connectionLost, error.kind == .connection ? nil : Self.alarm(error))
+    }
+
+    private static func alarm(_ error: TLSError) -> PoolAlarm {
+        error.kind == .ownCertificate
+            ? .credentialsRefused(reason: error.description) : .tlsFailed(error.description)
     }
 
     private func handleEvents(of session: any WireSession) {

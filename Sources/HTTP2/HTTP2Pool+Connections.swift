@@ -52,6 +52,9 @@ extension HTTP2Pool {
         switch alarm {
         case .unreachable(let text, _):
             delegate?.poolAlarm(self, .unreachable(text, failures: delay.failures))
+        case .credentialsRefused(let reason):
+            delay.credentialsRefused(at: loop.now)
+            delegate?.poolAlarm(self, .credentialsRefused(reason: reason))
         case .some(let alarm): delegate?.poolAlarm(self, alarm)
         case nil:
             if wasOpening {

@@ -9,8 +9,8 @@ public enum PoolAlarm: Sendable {
     case tlsFailed(String)
     /// No connection could be made; the text says why. `failures` counts attempts in a row.
     case unreachable(String, failures: Int)
-    /// GOAWAY blamed the credentials, with the gateway's reason. The pool dials no more until
-    /// `replaceConnections()`, save for one look every few minutes.
+    /// GOAWAY or a TLS alert blamed the credentials, with the gateway's reason. The pool dials no
+    /// more until `replaceConnections()`, save for one look every few minutes.
     case credentialsRefused(reason: String)
     /// The peer asked for less load: fewer streams from now on, and a pause.
     case calm(pause: TimeSpan)

@@ -68,6 +68,8 @@ public final class MockCluster: @unchecked Sendable {
         case outOfOrderSequence
         /// Another producer has the transactional id.
         case producerFenced
+        /// Another static member of the group has the name.
+        case fencedInstanceID
         /// The transaction is not in a state for this.
         case invalidTransactionState
         /// An earlier step of the transaction is still on its way.
@@ -87,6 +89,7 @@ public final class MockCluster: @unchecked Sendable {
             case .topicUnauthorized: RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
             case .clusterUnauthorized: RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED
             case .producerFenced: RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH
+            case .fencedInstanceID: RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID
             case .invalidTransactionState: RD_KAFKA_RESP_ERR_INVALID_TXN_STATE
             case .concurrentTransactions: RD_KAFKA_RESP_ERR_CONCURRENT_TRANSACTIONS
             case .outOfOrderSequence: RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -102,10 +102,10 @@ internal final class AlarmLog: Sendable {
         }
     }
 
-    func addressesDropped(_ count: Int) {
+    func addressesDropped(_ count: Int, kept: Int) {
         dropped.warning(
-            "a user has more addresses than are served; the newest were kept",
-            ["dropped": LogValue(count), "limit": LogValue(IndexLimits.addressesPerUser)])
+            "a user has more addresses than limits.addresses_per_user; the newest were kept",
+            ["dropped": LogValue(count), "kept": LogValue(kept)])
     }
 
     func pool(_ origin: Origin, _ alarm: PoolAlarm) {

@@ -44,7 +44,9 @@ internal final class Assignments: AssignmentHandler {
         let open = Atomic<Int>(groups.count)
         let countdown = Countdown(open) { ticket.finish() }
         for (lane, leaving) in groups {
-            lanes[lane].revoke(Set(leaving.map(\.epoch))) { countdown.arrive() }
+            lanes[lane].revoke(Set(leaving.map(\.epoch)), deadline: ticket.deadline) {
+                countdown.arrive()
+            }
         }
     }
 

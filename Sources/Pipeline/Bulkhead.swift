@@ -30,6 +30,9 @@ internal final class Bulkhead {
     @exclusivity(unchecked) var waiting = WaitingTargets()
     /// Since when it has had no room and has answered nothing; nil while it moves.
     var stillSince: MonotonicTime?
+    /// When the gateway last answered for itself, and when something was last parked that is for it.
+    @exclusivity(unchecked) var workedAt = MonotonicTime(nanos: .min / 2)
+    @exclusivity(unchecked) var parkedAt = MonotonicTime(nanos: .min / 2)
     /// The pauses that the gateway asks for.
     let rest = ProjectRest()
     /// When a parked event was last let out to see whether the gateway answers.

@@ -170,7 +170,9 @@ extension Lane {
             Burst(count: $0, foldedCount: reentry.foldedCount, names: reentry.foldedNames)
         }
         if case .retry(let tier) = road {
-            event.dueAt = input.timestamp + settings.tiers.delay(of: tier)
+            // Not beyond the tier's own wait, should this clock be behind the broker's: once it is
+            // put right, the timer would still wait by the wrong one.
+            event.dueAt = min(input.timestamp, loop.wall) + settings.tiers.delay(of: tier)
         }
         // Of what is held that is the moment in which a lane set it aside, by the lane's clock.
         event.waitsSince = reentry.notBefore

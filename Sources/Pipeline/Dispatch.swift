@@ -23,7 +23,7 @@ extension Lane {
         _ target: TargetInFlight, of event: EventInFlight, _ envelope: EventEnvelope,
         _ bulkhead: Bulkhead
     ) {
-        if event.partition?.isLost == true { return letGo(target) }
+        if event.isOver { return letGo(target) }
         if envelope.expiresAt <= loop.wall {
             return settle(target, Settlement(outcome: .expired))
         }
@@ -114,7 +114,7 @@ extension Lane: HTTP2PoolDelegate {
     /// The same for a target; what stands in its way is left with it.
     func mayWrite(_ target: TargetInFlight) -> Bool {
         guard let event = target.event, let envelope = event.envelope else { return false }
-        if event.partition?.isLost == true {
+        if event.isOver {
             target.withdrawal = .lost
             return false
         }
@@ -293,7 +293,9 @@ extension Lane: HTTP2PoolDelegate {
             }
             if advice.needsNewConnection { replaceConnections(of: target) }
             if advice.needsFreshCredential { takeFreshCredential(for: target) }
-            retry(target, after: advice.minimumWait, otherwise: settlement)
+            retry(
+                target, after: advice.minimumWait, isOpenToAll: advice.mendsAtOnce,
+                otherwise: settlement)
         }
     }
 
@@ -401,13 +403,16 @@ extension Lane: HTTP2PoolDelegate {
 
     // MARK: Retries
 
+    /// Tries again, also what may be sent only once if it `isOpenToAll`.
     private func retry(
-        _ target: TargetInFlight, after minimumWait: TimeSpan, otherwise settlement: Settlement
+        _ target: TargetInFlight, after minimumWait: TimeSpan, isOpenToAll: Bool = false,
+        otherwise settlement: Settlement
     ) {
         guard let envelope = target.event?.envelope else { return }
         let decision = settings.retry.decide(
             minimumWait: minimumWait, attempts: target.attempts,
-            isOneAttempt: envelope.isOneAttempt, now: loop.wall, expiresAt: envelope.expiresAt,
+            isOneAttempt: envelope.isOneAttempt && !isOpenToAll, now: loop.wall,
+            expiresAt: envelope.expiresAt,
             random: &loop.random)
         switch decision {
         case .exhausted: settle(target, settlement)

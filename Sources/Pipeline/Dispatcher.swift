@@ -239,8 +239,12 @@ public final class Dispatcher: Sendable {
     /// How long the start waits for the first answer of the transactions' coordinator.
     private static let firstTransaction = TimeSpan.seconds(10)
 
-    /// Why nothing is committed any more and the process has to end; nil while all is well.
-    public var failure: String? { committer.failure?.description }
+    /// Why nothing is committed or read any more and the process has to end; nil while all is well.
+    /// A consumer does not come back from a fatal error, such as that of a static member whose name
+    /// another process has taken.
+    public var failure: String? {
+        committer.failure?.description ?? assignments.fatalError.map { "the consumer group: \($0)" }
+    }
 
     /// Routes what is read from now on by another table; what is in flight keeps its route.
     /// Results name their configuration by `configurationHash`.
@@ -279,7 +283,6 @@ public final class Dispatcher: Sendable {
         var reasons: [String] = []
         if !assignments.wasAssigned { reasons.append("no partitions are assigned yet") }
         if let text = failure { reasons.append(text) }
-        if let text = assignments.fatalError { reasons.append("the consumer group: \(text)") }
         for lane in lanes {
             if let text = lane.indexHindrance, !reasons.contains(text) { reasons.append(text) }
         }

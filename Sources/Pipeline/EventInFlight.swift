@@ -72,6 +72,8 @@ internal final class AssignedPartition {
     @exclusivity(unchecked) var isReading = true
     /// Whether another process owns it by now: completions are dropped.
     @exclusivity(unchecked) var isLost = false
+    /// Runs while it leaves; see `Lane.handOver`.
+    @exclusivity(unchecked) var handOverTimer: LoopTimer?
     /// Whether events of its users may wait in a retry or parking topic, or may have to be done
     /// again behind newer ones: then lines ask for their notes. See `Lane.observeOrder`.
     @exclusivity(unchecked) var mayHaveWaiting = true
@@ -260,6 +262,8 @@ internal final class EventInFlight: SlabResident {
     @exclusivity(unchecked) var awaitsOrder = false
     /// How it is put off as a whole once the note is known.
     @exclusivity(unchecked) var awaitedPostponement: Postponement?
+    /// What it came to is written, with retry records of what was open; see `Lane.handOver`.
+    @exclusivity(unchecked) var isHandedOver = false
     /// It is not over when it leaves: it waits as a whole, or is done again.
     @exclusivity(unchecked) var comesBack = false
     /// What the look-up said while the mark or the note was awaited.
@@ -270,8 +274,12 @@ internal final class EventInFlight: SlabResident {
     /// How many targets the event has on all its roads, at least one.
     var targetCount: Int { max(reentry?.targets ?? targets.count, 1) }
 
+    /// Whether nothing may be sent for it any more: its partition is another's, or it was handed over.
+    var isOver: Bool { isHandedOver || partition?.isLost == true }
+
     func recycle() {
         envelope = nil
+        isHandedOver = false
         reentry = nil
         windowUntil = nil
         burst = nil

@@ -143,7 +143,8 @@ extension Lane {
         } catch {
             return setAside(event, input, error)
         }
-        let wait = input.timestamp + settings.receiptWait - loop.wall
+        // As for retries: a clock that is behind must not make the wait longer than it is.
+        let wait = min(input.timestamp, loop.wall) + settings.receiptWait - loop.wall
         if wait > .zero { hold(ticket: event, at: partition, for: wait) } else { ask(event) }
     }
 

@@ -151,7 +151,7 @@ extension Lane: TokenIndexDelegate {
             return
         }
         if event.reentry?.targets != nil { return resume(event, addresses, at: time) }
-        if dropped > 0 { alarms.addressesDropped(dropped) }
+        if dropped > 0 { alarms.addressesDropped(dropped, kept: addresses.count) }
         event.fannedOutAt = loop.wall
         let stems = writeStems(of: event)
         let chosen = envelope.targets(

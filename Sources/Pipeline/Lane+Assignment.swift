@@ -2,7 +2,10 @@
 
 internal import Base
 internal import EventLoop
+internal import Gateways
 internal import Kafka
+internal import Routes
+internal import Telemetry
 
 extension Lane {
     /// A partition is this lane's from now on.
@@ -27,8 +30,11 @@ extension Lane {
     }
 
     /// No record of these assignments is read any more; `whenDrained` is called when what was read
-    /// is complete and its results are posted. What stays unread stays in Kafka.
-    func revoke(_ epochs: Set<Epoch>, whenDrained: @escaping () -> Void) {
+    /// is complete and its results are posted. What stays unread stays in Kafka. At `deadline` they
+    /// are another's; a little before it what was answered is handed over.
+    func revoke(
+        _ epochs: Set<Epoch>, deadline: MonotonicTime, whenDrained: @escaping () -> Void
+    ) {
         let leaving = partitions.filter { epochs.contains($0.assignment.epoch) }
         abandonHeld(by: leaving)
         var open = leaving.count { $0.openEvents > 0 }
@@ -41,6 +47,14 @@ extension Lane {
                 open -= 1
                 if open == 0 { whenDrained() }
             }
+            let timer = LoopTimer { [unowned self, unowned partition] in
+                partition.handOverTimer = nil
+                handOver(partition)
+            }
+            partition.handOverTimer = timer
+            // Time for the record of it to reach the committer.
+            let ahead = min(Self.handOverAhead, (deadline - loop.now) / 4)
+            loop.schedule(timer, at: deadline - ahead)
         }
         // They stay with their open events and nowhere else.
         partitions.removeAll { epochs.contains($0.assignment.epoch) }
@@ -77,6 +91,8 @@ extension Lane {
             partition.isLost = true
             partition.queue.disableWakeUps()
             pulse.note(partition.assignment.place, unreadable: nil)
+            if let timer = partition.handOverTimer { loop.cancel(timer) }
+            partition.handOverTimer = nil
             if let whenDrained = partition.whenDrained {
                 partition.whenDrained = nil
                 whenDrained()
@@ -85,5 +101,70 @@ extension Lane {
         partitions.removeAll { epochs.contains($0.assignment.epoch) }
         noteUrgent()
         departing.removeAll { epochs.contains($0.assignment.epoch) }
+    }
+
+    // MARK: What was answered
+
+    /// How long before a partition leaves its answered pushes are handed over.
+    private static let handOverAhead = TimeSpan.seconds(1)
+
+    /// A partition is about to leave with events open. Its next owner reads those again, and would
+    /// push again what was answered beside a target that still is open, and what may have arrived
+    /// and must not arrive twice. Such events end here: with the results that there are, and with
+    /// retry records of what is open.
+    private func handOver(_ partition: AssignedPartition) {
+        for event in events.inUse where event.partition === partition {
+            guard event.openTargets > 0, event.hasToBeHandedOver else { continue }
+            handOver(event, of: partition)
+        }
+        flushAtEndOfTurn()
+    }
+
+    private func handOver(_ event: EventInFlight, of partition: AssignedPartition) {
+        guard let envelope = event.envelope else { return }
+        for target in event.targets where target.settlement == nil && target.postponement == nil {
+            let isOut = target.request == nil
+            var settlement = Settlement(
+                outcome: .failed, reason: isOut ? .answerTimeout : nil,
+                detail: "the process stopped before the gateway answered")
+            let mustEnd = envelope.isOneAttempt || isOut && target.wasAmbiguous
+            if isOut {
+                noteAttempt(target, sentAt: loop.wall)
+                target.wasAmbiguous = true
+                if event.routed?.route.avoidsDuplicates == true { settlement.outcome = .unknown }
+            }
+            let wait = settings.tiers.patience(after: 0)
+            if !mustEnd, settlement.outcome != .unknown, loop.wall + wait >= envelope.expiresAt {
+                settlement.outcome = .expired
+            }
+            if mustEnd || settlement.outcome != .failed {
+                target.settlement = settlement
+                target.settledAt = loop.wall
+                metrics.settled(target, of: event, settlement)
+            } else {
+                target.postponement = Postponement(
+                    notBefore: loop.wall + wait, code: settlement.reason?.rawValue ?? "handed_over",
+                    detail: settlement.detail)
+                event.postponedTargets += 1
+            }
+        }
+        writeOutcomes(of: event)
+        conclude(event, of: partition)
+        // Its memory stays until the gateways have let go of its requests.
+        event.isHandedOver = true
+        leave(partition)
+    }
+}
+
+extension EventInFlight {
+    /// Whether another process would push again what must not be: what was answered, or may have
+    /// arrived of a route that prefers none to two.
+    fileprivate var hasToBeHandedOver: Bool {
+        let avoids = routed?.route.avoidsDuplicates == true
+        return !isHandedOver
+            && targets.contains {
+                $0.settlement != nil && $0.attempts > 0
+                    || avoids && $0.settlement == nil && $0.request == nil
+            }
     }
 }

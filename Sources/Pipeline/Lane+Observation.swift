@@ -109,7 +109,7 @@ extension Lane {
             partition.noteUnread(at: loop.wall, end: partition.queue.end ?? 0)
             oldest = min(oldest, partition.behindSince ?? oldest)
         }
-        for event in events.inUse where event.partition?.road == .events {
+        for event in events.inUse where event.partition?.road == .events && !event.isOver {
             oldest = min(oldest, event.timestamp)
         }
         pulse.note(lag: records, age: loop.wall - oldest)

@@ -87,6 +87,7 @@ extension Lane {
                 ? "an operator has paused \(bulkhead.gateway.rawValue)"
                 : "\(bulkhead.gateway.rawValue) takes no more")
         target.waitsForRoomSince = nil
+        bulkhead.parkedAt = loop.now
         // The parking topic is one for all push services and for all apps: behind the events of one
         // that is down those of the others would wait. In the retry topics nobody waits for anybody
         // else.
@@ -110,6 +111,7 @@ extension Lane {
     /// The gateway answered for itself.
     func gatewayWorked(_ target: TargetInFlight, _ bulkhead: Bulkhead) {
         target.isProbe = false
+        bulkhead.workedAt = loop.now
         let wasClosed = bulkhead.breaker.isClosed
         bulkhead.breaker.succeeded(at: loop.now)
         guard !wasClosed else { return }
@@ -153,8 +155,12 @@ extension Lane {
     /// Looking costs another look-up of its address when it has waited for a second.
     private func mayGoOn(_ target: TargetInFlight, _ bulkhead: Bulkhead) -> Bool {
         guard bulkhead.breaker.isClosed else { return true }
-        if bulkhead.rest.left(at: loop.now) != nil { return false }
-        if bulkhead.budget.hasRoom(for: target.eventClass), bulkhead.permits?.mayTry != false {
+        let rest = bulkhead.rest.left(at: loop.now)
+        // Its pause outlasts all patience, and so does the wait.
+        if let rest, rest > settings.roomPatience { return true }
+        if rest == nil, bulkhead.budget.hasRoom(for: target.eventClass),
+            bulkhead.permits?.mayTry != false
+        {
             return true
         }
         let since = target.waitsForRoomSince ?? loop.now
@@ -191,15 +197,21 @@ extension Lane {
         return !isAlone && loop.now - since > settings.roomPatience
     }
 
-    /// Whether another app whose events share the parking topic with a bulkhead's can send, or may
-    /// see whether it can: perhaps only what is parked behind is left to do that.
+    /// Whether another app whose events share the parking topic with a bulkhead's goes on sending,
+    /// or has parked some of its own and may see whether it can: perhaps only what is parked behind
+    /// is left to do that. One that has nothing to send is in nobody's way: for its sake alone
+    /// nothing leaves the topic where it lies still.
     private func othersGoOn(beside bulkhead: Bulkhead) -> Bool {
         guard apps.count > 1 else { return false }
         return apps.contains { app in
             guard app.name != bulkhead.app,
                 let other = app.bulkhead(bulkhead.gateway, bulkhead.environment)
             else { return false }
-            return other.breaker.wouldAdmit(at: loop.now) && other.rest.left(at: loop.now) == nil
+            let isAtWork =
+                loop.now - other.workedAt < settings.atWork
+                || loop.now - other.parkedAt < settings.atWorkAfterParking
+            return isAtWork && other.breaker.wouldAdmit(at: loop.now)
+                && other.rest.left(at: loop.now) == nil
         }
     }
 

@@ -31,6 +31,7 @@ extension Lane {
         otherwise settlement: Settlement
     ) {
         guard let event = target.event, let envelope = event.envelope else { return }
+        if event.isHandedOver { return letGo(target) }
         if envelope.isOneAttempt { return settle(target, settlement) }
         let notBefore = loop.wall + wait
         if notBefore >= envelope.expiresAt {

@@ -61,6 +61,10 @@ internal struct LaneSettings: Sendable {
     let fcmFailureWait = TimeSpan.seconds(10)
     /// How long a target waits for its bulkhead's budget before it is parked.
     let roomPatience = TimeSpan.seconds(2)
+    /// How long after the last answer to it an app counts as one that sends, and how long after its
+    /// last parked event as one that has some of its own in a parking topic.
+    let atWork = TimeSpan.minutes(1)
+    let atWorkAfterParking = TimeSpan.minutes(10)
     /// After so long without room and without an answer a bulkhead stands still, and nobody waits
     /// for it any more.
     let stillness = TimeSpan.seconds(1)

@@ -56,8 +56,10 @@ internal final class LaneThread: @unchecked Sendable {
         submit { $0.assign(assignment) }
     }
 
-    func revoke(_ epochs: Set<Epoch>, whenDrained: @escaping @Sendable () -> Void) {
-        submit { $0.revoke(epochs, whenDrained: whenDrained) }
+    func revoke(
+        _ epochs: Set<Epoch>, deadline: MonotonicTime, whenDrained: @escaping @Sendable () -> Void
+    ) {
+        submit { $0.revoke(epochs, deadline: deadline, whenDrained: whenDrained) }
     }
 
     func forget(_ epochs: Set<Epoch>) { submit { $0.forget(epochs) } }
@@ -126,7 +128,7 @@ internal final class LaneThread: @unchecked Sendable {
     func stop() -> Int {
         let open = OpenEvents()
         submit { lane in
-            open.count.withLock { $0 = lane.events.count }
+            open.count.withLock { $0 = lane.events.inUse.count { !$0.isHandedOver } }
             lane.close()
         }
         thread.handle.stop()

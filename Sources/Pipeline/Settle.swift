@@ -13,8 +13,9 @@ internal import TokenIndex
 extension Lane {
     /// The one outcome of a target.
     func settle(_ target: TargetInFlight, _ settlement: Settlement) {
-        precondition(target.settlement == nil, "a target is settled once")
         guard let event = target.event else { return }
+        if event.isHandedOver { return letGo(target) }
+        precondition(target.settlement == nil, "a target is settled once")
         if target.hasSlot, target.attempts == 0 { returnSlot(of: target) }
         target.settlement = settlement
         target.settledAt = loop.wall
@@ -70,7 +71,14 @@ extension Lane {
     }
 
     private func complete(_ event: EventInFlight) {
+        if event.isHandedOver { return giveBack(event) }
         guard event.partition?.isLost == false else { return finish(event) }
+        writeOutcomes(of: event)
+        finish(event)
+    }
+
+    /// What an event's targets came to: results, verdicts, and retry records of those put off.
+    func writeOutcomes(of event: EventInFlight) {
         ResultRecord.writeShared(event, to: eventFields, scratch: scratch)
         let key = outbox.bytes(copying: event.envelope?.resultUserID)
         for target in event.targets where target.postponement == nil {
@@ -86,7 +94,6 @@ extension Lane {
         if event.trace != nil { endTrace(event) }
         if event.postponedTargets > 0 { addRetryRecords(of: event) }
         if event.routed?.route.keepsDeadLetters == true { keepCopyOfUnsent(event) }
-        finish(event)
     }
 
     /// The verdict on a token leaves in the same batch as the result that tells of it.
@@ -135,6 +142,13 @@ extension Lane {
     /// Completes the offset, gives everything back and tells who waits for the partition.
     func finish(_ event: EventInFlight) {
         guard let partition = event.partition else { return }
+        conclude(event, of: partition)
+        giveBack(event)
+        leave(partition)
+    }
+
+    /// Completes an event's offset and what hangs on its end.
+    func conclude(_ event: EventInFlight, of partition: AssignedPartition) {
         if event.claim != nil { returnUnusedPlaces(of: event) }
         leaveDuplicates(event, isComplete: !partition.isLost)
         if partition.isLost {
@@ -143,7 +157,6 @@ extension Lane {
             complete(event.offset, event.numbering, of: partition)
         }
         if event.burst != nil { completeFolded(into: event) }
-        giveBack(event, of: partition)
     }
 
     /// Completes an offset with the records that were added since the last one. No offset depends on
@@ -161,13 +174,13 @@ extension Lane {
         event.comesBack = true
         if event.burst != nil { abandonFolded(of: event) }
         leaveDuplicates(event, isComplete: false)
-        giveBack(event, of: partition)
+        giveBack(event)
+        leave(partition)
     }
 
-    private func giveBack(_ event: EventInFlight, of partition: AssignedPartition) {
+    private func giveBack(_ event: EventInFlight) {
         if event.line != nil { leaveOrder(event) } else { endWhole(event) }
         recycle(event)
-        leave(partition)
     }
 
     /// Gives an event's memory back, and that of its targets.
@@ -184,6 +197,8 @@ extension Lane {
         flushAtEndOfTurn()
         if partition.openEvents == 0, let whenDrained = partition.whenDrained {
             partition.whenDrained = nil
+            if let timer = partition.handOverTimer { loop.cancel(timer) }
+            partition.handOverTimer = nil
             departing.removeAll { $0 === partition }
             post()
             whenDrained()

@@ -573,6 +573,25 @@ func faults(_ text: String, _ environment: [String: String] = ["SA": "{}"]) -> [
             ])
     }
 
+    @Test func `no topic is one of those in which events wait`() {
+        let text = """
+            kafka:
+              brokers: a:1
+              topics:
+                events: w-fcm-none
+                results: w-held
+                dead_letters: push.events-retry-1m
+                parked: w
+            """
+        let reason = "; every topic has one use"
+        #expect(
+            faults(text + "\n" + minimal.dropFirst(33)) == [
+                "bugle.yaml:4: kafka.topics.events: names one of the topics made of parked\(reason)",
+                "bugle.yaml:5: kafka.topics.results: names one of the topics made of parked\(reason)",
+                "bugle.yaml:6: kafka.topics.dead_letters: names one of the topics made of retry\(reason)",
+            ])
+    }
+
     @Test func `properties that are set by the program are refused`() {
         let text =
             "kafka: {brokers: \"a:1\", properties: {group.id: x, enable.auto.commit: false}}\n"

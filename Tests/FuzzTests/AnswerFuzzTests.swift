@@ -166,7 +166,6 @@ import Testing
             let mayTouch = (status == 400 || status == 410) && self.mayTouch(body)
             let device = self.answer(body, status, &random) { APNsVerdict.judge($0, sent: $1) }
             if let problem = self.problem(device, body, mayTouch: mayTouch) { return problem }
-            _ = body.withUnsafeBytes { APNsVerdict.fault(ofGoAway: $0) }
             _ = GoAwayReason(debugData: body)
             let channel = self.answer(body, status, &random) {
                 APNsBroadcastVerdict.judge($0, sent: $1)

@@ -224,14 +224,4 @@ import Testing
         #expect(apns(403, body).drainsConnection)
         #expect(apns(403, body, sent: second).outcome == .credentialError)
     }
-
-    @Test func `the end of a connection names its fault`() {
-        func goAway(_ text: String) -> (reason: Reason?, fault: Fault) {
-            Array(text.utf8).withUnsafeBytes { APNsVerdict.fault(ofGoAway: $0) }
-        }
-        #expect(goAway(#"{"reason":"BadCertificate"}"#) == (.badCertificate, .credential))
-        #expect(goAway(#"{"reason":"IdleTimeout"}"#) == (.idleTimeout, .none))
-        #expect(goAway("") == (nil, .none))
-        #expect(goAway("max_age") == (nil, .none))
-    }
 }

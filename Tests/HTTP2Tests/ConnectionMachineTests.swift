@@ -104,6 +104,19 @@ private enum Step: CaseIterable {
         expectEqual(machine.timePassed(at: silent + .seconds(10)), .close(.pingUnanswered))
     }
 
+    @Test func `thirty seconds without a byte are death, PING or not`() {
+        for policy in [PoolPolicy.apns(), .fcm()] {
+            var policy = policy
+            policy.ping.answerWithin = .hours(1)
+            var machine = opened(policy)
+            machine.streamOpened(at: start)
+            machine.pingSent(at: start + .seconds(29))
+            let end = start + .seconds(30)
+            expectEqual(machine.timePassed(at: end - TimeSpan(nanos: 1)), .nothing)
+            expectEqual(machine.timePassed(at: end), .close(.silent))
+        }
+    }
+
     @Test func `silence counts from when there was something to answer`() {
         var machine = opened(.fcm())
         let later = start + .minutes(4)

@@ -1,10 +1,11 @@
 """Runs the integration tests and reports each one as it ends.
 
-    python3 Tests/IntegrationTests/run.py [--counts FILE] [--failures FILE] [PATTERN...]
+    python3 Tests/IntegrationTests/run.py [--counts FILE] [--failures FILE] [--skip PATTERN]... \
+        [PATTERN...]
 
-A pattern is part of a test's name, for instance `test_loop` or `test_kill`. BUGLE names the program
-(default: the release build, else the debug build), SEED repeats a run. KEEP=1 keeps the folders of
-failed tests.
+A pattern is part of a test's name, for instance `test_loop` or `test_kill`; what matches one of
+--skip is left out. BUGLE names the program (default: the release build, else the debug build), SEED
+repeats a run. KEEP=1 keeps the folders of failed tests.
 """
 
 import argparse
@@ -53,11 +54,12 @@ class Report(unittest.TestResult):
         print(f"FAIL  {test.id()}\n{text}", flush=True)
 
 
-def matching(suite, patterns):
+def matching(suite, patterns, skipped):
     for item in suite:
         if isinstance(item, unittest.TestSuite):
-            yield from matching(item, patterns)
-        elif not patterns or any(pattern in item.id() for pattern in patterns):
+            yield from matching(item, patterns, skipped)
+        elif ((not patterns or any(pattern in item.id() for pattern in patterns))
+                and not any(pattern in item.id() for pattern in skipped)):
             yield item
 
 
@@ -65,12 +67,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--counts", help="write 'passed failed' into this file")
     parser.add_argument("--failures", help="add the failed tests' names and last words to this file")
+    parser.add_argument("--skip", metavar="PATTERN", action="append", default=[],
+                        help="leave these out; may be given more than once")
     parser.add_argument("patterns", nargs="*")
     options = parser.parse_args()
 
     sys.path.insert(0, str(FOLDER))
     found = unittest.TestLoader().discover(str(FOLDER), pattern="test_*.py")
-    suite = unittest.TestSuite(matching(found, options.patterns))
+    suite = unittest.TestSuite(matching(found, options.patterns, options.skip))
     if suite.countTestCases() == 0:
         sys.exit("no test matches")
     report = Report()

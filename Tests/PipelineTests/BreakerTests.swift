@@ -211,6 +211,18 @@ import Testing
         try world.turn { self.parked(world) == 11 }
     }
 
+    @Test func `ends at once when the project has to rest for longer than anybody waits`() throws {
+        let world = try crowd(try ScriptedGateway { _, _ in .hold })
+        let bulkhead = try #require(
+            world.lane.apps.first?.bulkhead(.apns, .production))
+        bulkhead.rest.throttled(for: .seconds(60), isProject: true, at: world.lane.loop.now)
+        world.time.advance(by: .milliseconds(150))
+        try world.turn {
+            world.events.count { $0.targets.contains { $0.postponement?.code == "throttled" } }
+                == 11
+        }
+    }
+
     @Test func `does not put what is critical behind what is not`() throws {
         let gateway = try ScriptedGateway { _, _ in .hold }
         let world = try OneLane(gateway) { $0.inFlightPerBulkhead = 10 }
@@ -291,7 +303,11 @@ import Testing
         for user in 0..<10 { try world.register("first-\(user)", user: "first-\(user)") }
         for user in 0..<40 { try world.register("then-\(user)", user: "then-\(user)") }
         // A record that tells of so many targets is larger than any event may be beside its value.
-        for install in 0..<400 { try world.register("many-\(install)", user: "many") }
+        // One device is more than a user may have: the one that was registered first is left out.
+        for install in 0...1_000 {
+            try world.register(
+                "many-\(install)", user: "many", registeredAt: 1_735_689_600_000 + Int64(install))
+        }
         try world.start()
         for user in 0..<10 { try world.publish(id: "first-\(user)", user: "first-\(user)") }
         try world.flush()
@@ -305,11 +321,16 @@ import Testing
         let record = try #require(parked.last)
         #expect(record.headers["bugle-error-code"] == "gateway_unavailable")
         #expect(record.headers["bugle-attempts"] != nil && record.headers["bugle-pending"] != nil)
-        let results = try world.records(of: "push.results", atLeast: 450, within: .seconds(60))
-        #expect(results.count == 450)
-        #expect(Set(results.map { $0.text("result_id") }).count == 450)
+        let results = try world.records(of: "push.results", atLeast: 1_050)
+        #expect(results.count == 1_050)
+        #expect(Set(results.map { $0.text("result_id") }).count == 1_050)
         #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
         // Parking uses no attempt up.
+        let many = results.filter { $0.text("event_id") == "then-many" }
+        #expect(many.count == 1_000)
+        #expect(many.allSatisfy { $0.text("targets") == "1000" })
+        #expect(!many.contains { $0.text("install_id") == "many-0" })
+        #expect(world.lines(with: "limits.addresses_per_user") >= 1)
         let then = results.filter { $0.text("event_id")?.hasPrefix("then") == true }
         #expect(then.allSatisfy { $0.text("attempts") == "1" })
         #expect(world.stop())
@@ -349,7 +370,7 @@ import Testing
         let since = SystemTime.shared.monotonic
         #expect(world.eventually { SystemTime.shared.monotonic - since > .seconds(2) })
         outage.end([token])
-        #expect(world.eventually { world.lines(with: "answers again") >= 1 })
+        #expect(world.eventually { world.lines(with: "a gateway answers again") >= 1 })
         try world.publish(id: "new", user: "ada")
         try world.publish(
             #"{"id":"urgent","type":"t","user_id":"ada","notification":{"title":"t"}}"#,
@@ -368,6 +389,37 @@ import Testing
         let last = try #require(order.lastIndex { $0.hasPrefix("then-") })
         #expect(new > last)
         #expect(urgent < last)
+        #expect(world.stop())
+    }
+
+    @Test func `what is parked lies still beside an app that sends nothing`() throws {
+        let token = World.token(of: "shop")
+        let outage = Outage([token])
+        let gateway = try ScriptedGateway { token, _ in outage.action(token) }
+        let world = try World(gateway, apps: ["shop", "news"], lanes: 1)
+        try world.register("shop", user: "ada", app: "shop")
+        try world.start()
+        for number in 0..<12 {
+            try world.publish(id: "first-\(number)", user: "ada", extra: #","app":"shop""#)
+        }
+        try world.flush()
+        #expect(world.eventually { gateway.seen.count >= 10 })
+        for number in 0..<30 {
+            try world.publish(id: "e\(number)", user: "ada", extra: #","app":"shop""#)
+        }
+        try world.flush()
+        _ = try world.records(of: Self.topic, atLeast: 30)
+        outage.end([token])
+        // Those that were tried in vain may have used their attempts up.
+        let results = try world.records(of: "push.results", atLeast: 42)
+            .filter { $0.text("event_id")?.hasPrefix("e") == true }
+        #expect(results.count == 30)
+        #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        // None was written to where nobody waits for anybody, and again from there.
+        let tiers = try ["10s", "1m", "10m"].flatMap {
+            try world.records(of: "push.events-retry-\($0)", atLeast: 1, within: .zero)
+        }
+        #expect(tiers.allSatisfy { $0.headers["bugle-error-code"] != "gateway_unavailable" })
         #expect(world.stop())
     }
 

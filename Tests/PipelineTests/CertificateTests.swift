@@ -30,11 +30,13 @@ import Testing
 
     private func certificateApp(
         _ name: String, topic: String, topics: [String]? = nil, isForSandboxOnly: Bool = false,
-        _ simulator: Simulator, _ files: Files
+        issuer: CertificateAuthority? = nil, _ simulator: Simulator, _ files: Files
     ) throws -> PushApp {
         let authorities = try TLSAuthorities(file: files.write(simulator.authorityPEM))
-        let issued = try simulator.makePushCertificate(
-            bundleID: topic, topics: topics, isForSandboxOnly: isForSandboxOnly)
+        let issued =
+            try issuer?.issuePushCertificate(bundleID: topic, topics: [topic])
+            ?? simulator.makePushCertificate(
+                bundleID: topic, topics: topics, isForSandboxOnly: isForSandboxOnly)
         func endpoint(_ service: SimulatedService) -> GatewayEndpoint {
             GatewayEndpoint(
                 host: "localhost", port: simulator.port(of: service), trusting: authorities)
@@ -166,5 +168,23 @@ import Testing
         let results = try world.records(of: "push.results", atLeast: 1)
         #expect(results.map { $0.text("outcome") } == ["credential_error"])
         #expect(results.map { $0.text("reason") } == ["TopicDisallowed"])
+    }
+
+    @Test func `a certificate that the gateway's TLS refuses stops the dialling and is named`()
+        throws
+    {
+        let simulator = try Simulator()
+        let files = Files()
+        let app = try certificateApp(
+            "shop", topic: "com.example.shop", issuer: try CertificateAuthority(), simulator, files)
+        let world = try World(apps: [app], lanes: 1) { simulator.stop() }
+        try world.register("i1", user: "u1")
+        try world.start()
+        try world.publish(id: "e1", user: "u1", extra: #","ttl":4"#)
+        try world.flush()
+        #expect(try world.records(of: "push.results", atLeast: 1).count == 1)
+        #expect(world.lines(with: "the gateway refuses the credential of this connection") == 1)
+        #expect(world.lines(with: "check the endpoint's name and ca_file") == 0)
+        #expect(simulator.journal.entries.isEmpty)
     }
 }

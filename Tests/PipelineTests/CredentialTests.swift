@@ -35,9 +35,11 @@ import Testing
         #expect(simulator.journal.counters.violations.isEmpty)
     }
 
-    @Test func `AUTH-14: an access token that expired is fetched anew once, and nothing is lost`()
-        throws
-    {
+    /// Also what may be sent only once: the gateway turned the sender away, not the push.
+    @Test(arguments: ["", #","ttl":0"#])
+    func `AUTH-14: an access token that expired is fetched anew once, and nothing is lost`(
+        ttl: String
+    ) throws {
         let simulator = try Simulator()
         let world = try World(simulator)
         for user in 0..<100 { try world.register("f\(user)", user: "f\(user)", gateway: .fcm) }
@@ -46,7 +48,7 @@ import Testing
         try world.flush()
         _ = try world.records(of: "push.results", atLeast: 1)
         simulator.revokeAccessTokens()
-        for user in 0..<100 { try world.publish(id: "e\(user)", user: "f\(user)") }
+        for user in 0..<100 { try world.publish(id: "e\(user)", user: "f\(user)", extra: ttl) }
         try world.flush()
         let results = try world.records(of: "push.results", atLeast: 101)
         #expect(results.count { $0.text("outcome") == "accepted" } == 101)
@@ -112,6 +114,39 @@ import Testing
         let refused = results.filter { $0.text("outcome") == "credential_error" }
         #expect(refused.allSatisfy { $0.text("reason") == "THIRD_PARTY_AUTH_ERROR" })
         #expect(results.allSatisfy { $0.text("attempts") == "1" })
+    }
+
+    @Test func `AUTH-01: apps with one key send one token, whichever of them sends`() throws {
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway, apps: ["shop", "admin"], lanes: 1)
+        for app in ["shop", "admin"] { try world.register("i-\(app)", user: "ada", app: app) }
+        try world.start()
+        for number in 0..<20 {
+            let app = number % 2 == 0 ? "shop" : "admin"
+            try world.publish(id: "e\(number)", user: "ada", extra: #","app":"\#(app)""#)
+        }
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 20)
+        #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        #expect(Set(gateway.seen.map(\.topic)).count == 2)
+        #expect(Set(gateway.seen.map(\.authorization)).count == 1)
+    }
+
+    @Test(arguments: ["", #","ttl":0"#])
+    func `a connection that has seen another key is left for a new one`(ttl: String) throws {
+        let gateway = try ScriptedGateway { _, attempt in
+            attempt == 1
+                ? .answer(403, #"{"reason":"UnrelatedKeyIdInToken"}"#) : .answer(200, "")
+        }
+        let world = try World(gateway, lanes: 1)
+        try world.register("phone", user: "ada")
+        try world.start()
+        try world.publish(id: "e1", user: "ada", extra: ttl)
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 1)
+        #expect(results.map { $0.text("outcome") } == ["accepted"])
+        #expect(results.map { $0.text("attempts") } == ["2"])
+        #expect(Set(gateway.seen.map(\.connection)).count == 2)
     }
 
     @Test func `AUTH-07: too many token updates cost a wait, no token, no event and no device`()

@@ -1,6 +1,7 @@
 import Base
 import JSON
 import Kafka
+import Telemetry
 import Testing
 
 @testable import Pipeline
@@ -60,6 +61,80 @@ import Testing
         #expect(gateway.seen.count { $0.token == World.token(of: "quick") } == 20)
         #expect(gateway.seen.count { $0.token == World.token(of: "slow") } == 2)
         #expect(try world.committed() == 21)
+    }
+
+    @Test func `what was answered beside one that takes long is not sent again`() throws {
+        let slow = World.token(of: "slow")
+        let gateway = try ScriptedGateway { token, attempt in
+            token == slow && attempt == 1 ? .hold : .answer(200, "")
+        }
+        let world = try World(gateway, lanes: 1)
+        world.settings.group.drainDeadline = .milliseconds(800)
+        for device in ["slow", "quick", "other"] { try world.register(device, user: "u1") }
+        try world.start()
+        try world.publish(id: "e0", user: "u1")
+        try world.flush()
+        #expect(world.eventually { gateway.seen.count == 3 })
+        // Answers take a moment to arrive.
+        #expect(world.eventually { world.registry.sum(of: "bugle_outcomes_total") == 2 })
+        #expect(world.stop())
+        #expect(try world.committed() == 1)
+        let first = try world.records(of: "push.results", atLeast: 2)
+        #expect(first.map { $0.text("outcome") } == ["accepted", "accepted"])
+
+        try world.start()
+        let results = try world.records(of: "push.results", atLeast: 3)
+        #expect(world.stop())
+        #expect(results.count == 3)
+        #expect(Set(results.map { $0.text("install_id") }).count == 3)
+        #expect(Set(results.map { $0.text("result_id") }).count == 3)
+        #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        let last = try #require(results.last)
+        #expect(last.text("attempts") == "2")
+        #expect(last.text("ambiguous") == "true")
+        #expect(gateway.seen.count == 4)
+        #expect(gateway.seen.count { $0.token == slow } == 2)
+    }
+
+    @Test func `a static member whose name another has taken has to end`() throws {
+        let world = try World(try ScriptedGateway(), lanes: 1)
+        world.settings.group.instanceID = "bugle-0"
+        try world.register("phone", user: "ada")
+        try world.start()
+        try world.publish(id: "e1", user: "ada")
+        try world.flush()
+        _ = try world.records(of: "push.results", atLeast: 1)
+        #expect(world.failure == nil)
+        world.cluster.push([.fencedInstanceID], to: .heartbeat)
+        #expect(world.eventually { world.failure?.contains("the consumer group") == true })
+        _ = world.stop()
+    }
+
+    @Test func `an event as large as one may be is sent, also after a wait`() throws {
+        let gateway = try ScriptedGateway { _, attempt in
+            attempt == 1
+                ? .answer(500, #"{"reason":"InternalServerError"}"#) : .answer(200, "")
+        }
+        let world = try World(gateway, lanes: 1)
+        try world.register("phone", user: "ada")
+        try world.start()
+        let head =
+            #"{"id":"e1","type":"t","user_id":"ada","notification":{"title":"t"},"payload":{"a":["#
+        let parts = Array(repeating: "\"\(String(repeating: "x", count: 30_000))\"", count: 8)
+        let body = head + parts.joined(separator: ",") + ",\""
+        let filler = String(repeating: "y", count: 256 * 1024 - body.utf8.count - 4)
+        let event = body + filler + "\"]}}"
+        #expect(event.utf8.count == 256 * 1024)
+        try world.publish(event, key: "ada")
+        try world.flush()
+        let retry = try #require(
+            try world.records(of: "push.events-retry-1h", atLeast: 1).first)
+        #expect(retry.value == event)
+        try world.putBack(retry)
+        let results = try world.records(of: "push.results", atLeast: 1)
+        #expect(results.map { $0.text("outcome") } == ["accepted"])
+        #expect(results.map { $0.text("attempts") } == ["2"])
+        #expect(world.stop())
     }
 
     @Test func `poison goes to the dead letters with its reason and delays nothing`() throws {

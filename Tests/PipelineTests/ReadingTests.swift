@@ -44,7 +44,7 @@ import Testing
         #expect(rig.lane.pulse.unreadablePartitions[place]?.contains("then restart") == true)
         let epochs = Set(rig.lane.partitions.map(\.assignment.epoch))
         var isDrained = false
-        rig.lane.revoke(epochs) { isDrained = true }
+        rig.lane.revoke(epochs, deadline: .distantFuture) { isDrained = true }
         #expect(isDrained)
         #expect(rig.lane.pulse.unreadablePartitions.isEmpty)
         _ = try rig.assign()

@@ -37,6 +37,61 @@ import Testing
     }
 }
 
+@Suite struct `The next attempt` {
+    private let now = UnixMillis(1_735_689_600_000)
+
+    private func decide(
+        _ policy: RetryPolicy = RetryPolicy(), minimum: TimeSpan = .zero, after attempts: Int = 1,
+        isOneAttempt: Bool = false, ttl: TimeSpan = .hours(1), _ random: inout SeededRandom
+    ) -> RetryPolicy.Decision {
+        policy.decide(
+            minimumWait: minimum, attempts: attempts, isOneAttempt: isOneAttempt, now: now,
+            expiresAt: now + ttl, random: &random)
+    }
+
+    /// The first bound is 200 ms; it doubles with each attempt and stops at the longest wait.
+    @Test(
+        arguments: [
+            (1, 200), (2, 400), (3, 800), (5, 3_200), (6, 5_000), (50, 5_000),
+        ] as [(Int, Int64)])
+    func `waits for a random part of a bound that doubles, beyond the vendor's minimum`(
+        attempts: Int, bound: Int64
+    ) {
+        var policy = RetryPolicy()
+        policy.attempts = 100
+        var random = SeededRandom(seed: UInt64(attempts))
+        let waits = (0..<2_000).map { _ in
+            switch decide(policy, minimum: .seconds(7), after: attempts, &random) {
+            case .wait(let span): span
+            case .expires, .exhausted: TimeSpan.hours(9)
+            }
+        }
+        let jitter = waits.map { ($0 - .seconds(7)).nanos }
+        let limit = TimeSpan.milliseconds(bound).nanos
+        #expect(jitter.allSatisfy { (0...limit).contains($0) })
+        // All of the bound is used, and evenly: whoever failed together does not come together.
+        for quarter in 0..<4 {
+            let part = jitter.count { $0 * 4 / (limit + 1) == quarter }
+            #expect((350...650).contains(part), "quarter \(quarter): \(part) of 2000")
+        }
+    }
+
+    @Test func `never lies behind the expiry`() {
+        var random = SeededRandom(seed: 3)
+        let minimum = TimeSpan.seconds(60)
+        #expect(decide(minimum: minimum, ttl: .seconds(60), &random) == .expires)
+        #expect(decide(minimum: minimum, ttl: .milliseconds(59_999), &random) == .expires)
+        #expect(decide(minimum: minimum, ttl: .milliseconds(60_201), &random) != .expires)
+    }
+
+    @Test func `is not made when attempts are used up, nor of what may be sent once`() {
+        var random = SeededRandom(seed: 4)
+        #expect(decide(after: 2, &random) != .exhausted)
+        #expect(decide(after: 3, &random) == .exhausted)
+        #expect(decide(isOneAttempt: true, &random) == .exhausted)
+    }
+}
+
 @Suite struct `The headers of a retry topic` {
     /// A record with headers, as a lane reads it.
     private func read(_ headers: [(String, String)]) throws(Refusal) -> Reentry {

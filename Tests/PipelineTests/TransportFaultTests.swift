@@ -80,4 +80,20 @@ import Testing
         let hanging = try #require(results.first { $0.text("event_id") == "hangs" })
         #expect(hanging.text("outcome") == "expired" && hanging.text("attempts") == "0")
     }
+
+    @Test func `a push whose answer is lost twice is not sent a third time`() throws {
+        let gateway = try ScriptedGateway { _, _ in .cut }
+        let world = try World(gateway, lanes: 1)
+        try world.register("phone", user: "ada")
+        try world.start()
+        try world.publish(id: "e1", user: "ada")
+        try world.flush()
+        let result = try #require(try world.records(of: "push.results", atLeast: 1).first)
+        #expect(result.text("outcome") == "failed")
+        #expect(result.text("reason") == "connection_lost")
+        #expect(result.text("attempts") == "2")
+        #expect(result.text("ambiguous") == "true")
+        #expect(gateway.seen.count == 2)
+        #expect(Set(gateway.seen.map(\.messageID)).count == 1)
+    }
 }

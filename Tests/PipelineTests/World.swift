@@ -193,6 +193,9 @@ final class World {
         #expect(dispatcher.replaceCredential(of: app, at: gateway) == nil)
     }
 
+    /// Why the process would have to end.
+    var failure: String? { dispatcher?.failure }
+
     /// Stops as SIGTERM does; true when everything was finished in time.
     func stop() -> Bool {
         let stopped = dispatcher?.stop(deadline: SystemTime.shared.monotonic + .seconds(15))

@@ -64,7 +64,7 @@ internal enum RedisAdvice {
         case .verification:
             "the certificate of \(address) is not trusted: \(error); correct redis.tls.ca_file or "
                 + "redis.tls.server_name"
-        case .refused: certificate(address, "\(error)")
+        case .refused, .ownCertificate: certificate(address, "\(error)")
         case .material: "redis.tls: \(error)"
         case .connection: noTLS(address, "\(error)")
         }

@@ -78,20 +78,6 @@ public enum APNsVerdict {
         return verdict
     }
 
-    /// What a rejection means for the connection that a GOAWAY ends: its debug data carries the
-    /// same reasons as answers do. `none` stands for an orderly end.
-    public static func fault(
-        ofGoAway debugData: UnsafeRawBufferPointer,
-        parser: JSONParser = JSONParser(maximumBytes: GatewayLimits.answerBytes)
-    ) -> (reason: Reason?, fault: Fault) {
-        let reason = Body(debugData, parser).reason
-        switch rows.first(where: { $0.reason == reason })?.ruling {
-        case .credential(let fault): return (reason, fault)
-        case .expiredProviderToken, .unrelatedKey: return (reason, .credential)
-        default: return (reason, .none)
-        }
-    }
-
     private static func rule(
         _ ruling: Ruling, _ body: Body, _ answer: GatewayAnswer, _ sent: SentRequest
     ) -> Verdict {

@@ -24,6 +24,7 @@ WAITING_TIMEOUT = 90  # seconds, for what waits in the short retry topics
 RECOVERY = 12  # seconds that a replica may need to commit again after its broker was away
 POISON = ["not json", "{\"id\":\"x\"}", "[]", "{\"type\":\"t\"}", None]
 POISON_SHARE = 0.01
+COLLAPSED_SHARE = 0.15  # of the events, which have one of a few collapse keys of their user
 
 # What a seed is about. Planned stops alone must repeat nothing, and each kind of damage is seen
 # best without the others; "everything" is drawn twice as often.
@@ -286,7 +287,10 @@ class Run:
                     records.append((user, generator.choice(POISON)))
                     continue
                 self.published += 1
-                records.append((user, event(f"chaos-{self.published}", user)))
+                fields = {}
+                if generator.random() < COLLAPSED_SHARE:
+                    fields["collapse_key"] = f"score-{generator.randrange(2)}"
+                records.append((user, event(f"chaos-{self.published}", user, **fields)))
             try:
                 self.world.kafka.kcat(
                     "-P", "-t", EVENTS, "-K", "\\t", "-Z",

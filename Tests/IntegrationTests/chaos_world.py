@@ -55,6 +55,8 @@ class Replica:
             port = int(holder[key].rsplit(":", 1)[1])
             name = "fcm" if key == "endpoint" else key
             holder[key] = f"https://localhost:{links.open(f'{self.name}/{name}', port)}"
+        # Another app, which sends nothing: what is parked for the first must not go on for its sake.
+        apps["idle"] = json.loads(json.dumps(shop))
         broker = links.open(f"{self.name}/kafka", world.kafka.port, is_broker=True)
         redis = links.open(f"{self.name}/redis", world.redis.port)
         self.config = world.folder / f"{self.name}.yaml"

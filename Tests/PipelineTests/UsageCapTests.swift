@@ -151,6 +151,25 @@ import TokenIndex
         #expect(world.metrics().contains(#"bugle_holds_total{reason="silent_cap"}"#))
     }
 
+    @Test func `a silent push that is not stored does not end the one that waits`() throws {
+        let world = try World(try ScriptedGateway())
+        world.settings.retry.longestWait = .milliseconds(50)
+        world.settings.retryDivisor = 100
+        world.settings.routes = try routes("caps: {silent: 1/3s}")
+        try world.register("phone", user: "u1")
+        try world.start()
+        for (id, more) in [("s1", ""), ("s2", ""), ("s3", #","ttl":0"#)] {
+            try world.publish(event(id, "silent", more), key: "u1")
+        }
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 3)
+        #expect(world.stop())
+        #expect(
+            outcomes(results) == [
+                "s1": "accepted", "s2": "accepted", "s3": "suppressed over_cap",
+            ])
+    }
+
     @Test func `a silent push that would wait beyond its time ends at once`() throws {
         let world = try World(try ScriptedGateway())
         world.settings.routes = try routes("caps: {silent: 1/1h}")

@@ -175,44 +175,48 @@ extension Lane {
         case .begins:
             let until = loop.wall + coalescing.window
             note(BurstMark(until: until, first: first.position), question)
-            gather(ticket, coalescing, until, sendsFirst: coalescing.sendsFirst)
+            gather(ticket, question, coalescing, until, sendsFirst: coalescing.sendsFirst)
         case .repeats(let until):
-            gather(ticket, coalescing, until, sendsFirst: coalescing.sendsFirst)
-        case .joins(let until): gather(ticket, coalescing, until, sendsFirst: false)
+            gather(ticket, question, coalescing, until, sendsFirst: coalescing.sendsFirst)
+        case .joins(let until): gather(ticket, question, coalescing, until, sendsFirst: false)
         }
     }
 
     /// Lets a burst's first event go, if it is to go, and keeps the others until the end, here or in
     /// a retry topic.
     private func gather(
-        _ ticket: CoalescingWindows<HeldEvent>.Ticket, _ coalescing: Route.Coalescing,
-        _ until: UnixMillis, sendsFirst: Bool
+        _ ticket: CoalescingWindows<HeldEvent>.Ticket, _ question: BurstQuestion,
+        _ coalescing: Route.Coalescing, _ until: UnixMillis, sendsFirst: Bool
     ) {
         let isLong = until - loop.wall > settings.windowSpans.longestInLane
         let end = isLong ? nil : end(at: until, coalescing)
         if sendsFirst {
             guard let (first, others) = windows.lead(ticket, until: end, at: moment) else { return }
             if let event = unshelve(first, Burst()) { admit(event) }
-            for held in others { putOff(held, until) }
+            for held in others { putOff(held, question.key, coalescing, until) }
         } else if let end {
             windows.join(ticket, until: end, isLed: coalescing.sendsFirst, at: moment)
         } else {
-            for held in windows.disperse(ticket) { putOff(held, until) }
+            for held in windows.disperse(ticket) { putOff(held, question.key, coalescing, until) }
         }
     }
 
-    /// An event waits in the retry topics until shortly before its window ends, or stays here when
-    /// it would expire by then.
-    private func putOff(_ held: HeldEvent, _ until: UnixMillis) {
-        guard let event = unshelve(held, nil), let envelope = event.envelope else { return }
-        event.windowUntil = until
-        let back = UnixMillis(until.value - settings.windowSpans.returnAhead.millis)
-        if envelope.expiresAt - until > WindowLimits.beforeExpiry {
-            return postpone(event, until: back)
+    /// An event waits in the retry topics until shortly before its window ends, for it at least: a
+    /// second before it expires. When that is soon it waits here for as long as events do, with those
+    /// that come in the meantime.
+    private func putOff(
+        _ held: HeldEvent, _ key: BurstKey, _ coalescing: Route.Coalescing, _ until: UnixMillis
+    ) {
+        let ownEnd = min(until, held.expiresAt - WindowLimits.beforeExpiry)
+        let longest = settings.windowSpans.longestInLane
+        guard ownEnd - loop.wall > longest else {
+            let end = end(at: min(until, loop.wall + longest), coalescing)
+            _ = windows.arrived(held, key, .until(end, isLed: coalescing.sendsFirst), at: moment)
+            return
         }
-        // Its expiry ends it, and nobody who comes later can join it.
-        event.burst = Burst()
-        admit(event)
+        guard let event = unshelve(held, nil) else { return }
+        event.windowUntil = ownEnd
+        postpone(event, until: ownEnd - settings.windowSpans.returnAhead)
     }
 
     private func note(_ mark: BurstMark, _ question: BurstQuestion) {

@@ -152,6 +152,35 @@ enum Departure: CaseIterable { case moved, loggedOut, unregistered }
         #expect(bursts.titles == ["2 new"])
     }
 
+    /// As `chat`, with a window that is longer than a lane keeps one.
+    private static let longChat = chat.replacing("window: 10s", with: "window: 60s")
+
+    @Test(arguments: [("hold", ["5 new"]), ("send", ["p0", "5 new"])])
+    func `gathers before a short-lived event expires, however long its window is`(
+        first: String, sent: [String]
+    ) throws {
+        let bursts = try Bursts(first, Self.longChat)
+        for offset in 0..<5 as Range<Int64> {
+            try bursts.publish(offset, #","ttl":20"#)
+            try bursts.pass(.milliseconds(1_900))
+        }
+        // The latest came at 7.6 s, and the window ends a second before it expires.
+        try bursts.pass(.milliseconds(17_000))
+        #expect(bursts.titles == sent.dropLast())
+        try bursts.pass(.milliseconds(200))
+        #expect(bursts.titles == sent)
+        #expect(bursts.world.lane.windows.count == 0)
+    }
+
+    @Test func `stays no longer in the lane than events do, though its window is longer`() throws {
+        let bursts = try Bursts("hold", Self.longChat)
+        for offset in 0..<4 as Range<Int64> {
+            try bursts.publish(offset, #","ttl":20"#)
+            try bursts.pass(.milliseconds(9_000))
+        }
+        #expect(bursts.titles == ["4 new"])
+    }
+
     @Test func `holds nothing that must not wait, and nothing that has no key`() throws {
         let bursts = try Bursts(
             "hold",

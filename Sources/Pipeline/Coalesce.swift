@@ -29,9 +29,10 @@ extension Lane {
     /// only a rehearsal, and what was in a window before does not.
     func coalesce(_ event: EventInFlight) -> Bool {
         guard event.burst == nil, event.reentry?.targets == nil, let envelope = event.envelope,
-            let coalescing = event.routed?.route.coalescing, let app = event.app,
+            let routed = event.routed, let coalescing = routed.route.coalescing,
+            let app = event.app,
             envelope.windowHindrance(at: loop.wall) == nil,
-            let key = burstKey(of: envelope, app: app.name)
+            let key = burstKey(of: envelope, routed, app: app.name)
         else { return false }
         let entrance: CoalescingWindows<HeldEvent>.Entrance
         if let until = event.windowUntil {
@@ -51,8 +52,11 @@ extension Lane {
         return true
     }
 
-    /// Events with other restrictions are for other devices, and make bursts of their own.
-    private func burstKey(of envelope: EventEnvelope, app: String) -> BurstKey? {
+    /// Events with other restrictions, or of routes that are for others, reach other devices and make
+    /// bursts of their own: the push that carries a burst has to reach whom each of them was for.
+    private func burstKey(
+        of envelope: EventEnvelope, _ routed: RoutedEvent, app: String
+    ) -> BurstKey? {
         guard let key = envelope.collapseKey else { return nil }
         scratch.removeAll()
         for text in [app, envelope.userID, key] {
@@ -71,6 +75,7 @@ extension Lane {
                 scratch.append(names?.isEmpty == true ? 3 : 2)
             }
         }
+        routed.writeAudience(to: scratch)
         return BurstKey(hashing: scratch.bytes)
     }
 

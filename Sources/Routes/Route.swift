@@ -250,6 +250,9 @@ public final class Route: Sendable {
         return gateway == .apns ? kind == "voip" : kind == "alert"
     }
 
+    /// The kinds of addresses that it names, in order; nil for what its kind is sent to.
+    public var namedAddressKinds: [String]? { addressKinds?.sorted() }
+
     /// The Android channel in an app: the route's, or the app's for that importance.
     public func channel(in abilities: Configuration.App.Abilities) -> String? {
         channel ?? abilities.androidChannels[importance]

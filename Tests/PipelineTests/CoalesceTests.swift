@@ -206,6 +206,28 @@ enum Departure: CaseIterable { case moved, loggedOut, unregistered }
         #expect(Set(bursts.gateway.seen.map(\.collapseID)) == ["chat-1", "other"])
     }
 
+    /// Routes with the same collapse key: one push for both only where it reaches whom both are for.
+    @Test(
+        arguments: [
+            ("title: other, importance: high, sound: s", true), ("title: y, preference: p", false),
+            ("title: y, addresses: [liveactivity]", false), ("title: y, android_channel: c", false),
+            ("title: y, encrypt: true, fallback: {title: z}", false), ("kind: silent", false),
+            ("title: y, quiet_hours: suppress", false), ("kind: raw, apns: {}", false),
+        ] as [(String, Bool)])
+    func `is of all routes that are for the same people and devices`(
+        other: String, isShared: Bool
+    ) throws {
+        func route(_ settings: String) -> String {
+            "{\(settings), ttl: 1h, collapse: k, coalesce: {window: 10s, first: FIRST}}\n"
+        }
+        let bursts = try Bursts(
+            "hold", "  chat: \(route("title: x"))  other: \(route(other))")
+        try bursts.publish(0)
+        try bursts.publish(1, type: "other")
+        try bursts.publish(2, type: "other")
+        #expect(bursts.world.lane.windows.count == (isShared ? 1 : 2))
+    }
+
     @Test func `has the furthest cursor of its log`() throws {
         let bursts = try Bursts(
             "hold", "  sync: {kind: hint, ttl: 1h, coalesce: {window: 1s, first: FIRST}}\n")

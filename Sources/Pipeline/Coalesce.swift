@@ -109,6 +109,7 @@ extension Lane {
         event.eventClass = held.eventClass
         event.reentry = held.reentry.first
         event.windowUntil = held.windowUntil
+        event.trace = held.trace
         event.burst = burst
         var isWhole = true
         held.withRecord { input in
@@ -286,6 +287,10 @@ extension Lane {
                     ResultRecord.writeFolded(held, into: event, at: loop.wall, to: bytes)
                 }
                 outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
+                if let trace = held.trace {
+                    addHeader(of: trace)
+                    endTrace(of: held, app: event.app?.name ?? "")
+                }
                 complete(held.offset, held.numbering, of: partition)
                 metrics.folded()
             }

@@ -221,12 +221,15 @@ internal final class ContentMaker {
 
     /// What the event does not say is the route's.
     private func complete(_ envelope: EventEnvelope, _ route: Route, collapseKey: String?) {
-        let ttl: TimeSpan? = route.kind == .call ? .zero : route.ttl
-        if !envelope.hasOwnExpiry, let ttl {
+        let moment = envelope.time + .seconds(EventEnvelope.oneAttemptSeconds)
+        if route.kind == .call {
+            // Whatever the event says: nobody wants to hear it ring when the caller has hung up.
+            let own = envelope.hasOwnExpiry ? envelope.expiresAt : moment
+            envelope.isOneAttempt = true
+            envelope.expiresAt = min(own, moment)
+        } else if !envelope.hasOwnExpiry, let ttl = route.ttl {
             envelope.isOneAttempt = ttl == .zero
-            envelope.expiresAt =
-                envelope.time
-                + (ttl == .zero ? .seconds(EventEnvelope.oneAttemptSeconds) : ttl)
+            envelope.expiresAt = ttl == .zero ? moment : envelope.time + ttl
         }
         if !envelope.hasOwnPriority {
             envelope.priority = route.kind == .call ? .high : route.importance.priority

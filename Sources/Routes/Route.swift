@@ -22,7 +22,8 @@ public final class Route: Sendable {
         /// There is none.
         case none
         case number(Int64)
-        case field(Template.Reference)
+        /// What stands in where the field is missing; nil for no badge, when it may be.
+        case field(Template.Reference, otherwise: Int64?)
     }
 
     /// A button of the notification.

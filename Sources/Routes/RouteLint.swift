@@ -147,7 +147,7 @@ extension Route {
     /// what is in it.
     fileprivate var clearPaths: Set<FieldPath> {
         var always = [thread, collapse].compactMap { $0 }.flatMap(\.references).map(\.path)
-        if case .field(let reference) = badge { always.append(reference.path) }
+        if case .field(let reference, _) = badge { always.append(reference.path) }
         if encrypts {
             return Set(
                 fallback.all.flatMap(\.templates).flatMap(\.references).map(\.path) + always)

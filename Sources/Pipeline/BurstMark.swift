@@ -6,7 +6,8 @@
 internal import Base
 internal import Crypto
 
-/// What events of one burst have in common: app, user, collapse key, and whom they leave out.
+/// What events of one burst have in common: app, user, collapse key, whom they leave out, and what
+/// decides who gets them.
 internal struct BurstKey: Hashable, Sendable {
     let high: UInt64
     let low: UInt64

@@ -29,9 +29,10 @@ extension Lane {
     /// only a rehearsal, and what was in a window before does not.
     func coalesce(_ event: EventInFlight) -> Bool {
         guard event.burst == nil, event.reentry?.targets == nil, let envelope = event.envelope,
-            let coalescing = event.routed?.route.coalescing, let app = event.app,
+            let routed = event.routed, let coalescing = routed.route.coalescing,
+            let app = event.app,
             envelope.windowHindrance(at: loop.wall) == nil,
-            let key = burstKey(of: envelope, app: app.name)
+            let key = burstKey(of: envelope, routed, app: app.name)
         else { return false }
         let entrance: CoalescingWindows<HeldEvent>.Entrance
         if let until = event.windowUntil {
@@ -51,8 +52,11 @@ extension Lane {
         return true
     }
 
-    /// Events with other restrictions are for other devices, and make bursts of their own.
-    private func burstKey(of envelope: EventEnvelope, app: String) -> BurstKey? {
+    /// Events with other restrictions, or of routes that are for others, reach other devices and make
+    /// bursts of their own: the push that carries a burst has to reach whom each of them was for.
+    private func burstKey(
+        of envelope: EventEnvelope, _ routed: RoutedEvent, app: String
+    ) -> BurstKey? {
         guard let key = envelope.collapseKey else { return nil }
         scratch.removeAll()
         for text in [app, envelope.userID, key] {
@@ -71,6 +75,7 @@ extension Lane {
                 scratch.append(names?.isEmpty == true ? 3 : 2)
             }
         }
+        routed.writeAudience(to: scratch)
         return BurstKey(hashing: scratch.bytes)
     }
 
@@ -104,6 +109,7 @@ extension Lane {
         event.eventClass = held.eventClass
         event.reentry = held.reentry.first
         event.windowUntil = held.windowUntil
+        event.trace = held.trace
         event.burst = burst
         var isWhole = true
         held.withRecord { input in
@@ -175,44 +181,48 @@ extension Lane {
         case .begins:
             let until = loop.wall + coalescing.window
             note(BurstMark(until: until, first: first.position), question)
-            gather(ticket, coalescing, until, sendsFirst: coalescing.sendsFirst)
+            gather(ticket, question, coalescing, until, sendsFirst: coalescing.sendsFirst)
         case .repeats(let until):
-            gather(ticket, coalescing, until, sendsFirst: coalescing.sendsFirst)
-        case .joins(let until): gather(ticket, coalescing, until, sendsFirst: false)
+            gather(ticket, question, coalescing, until, sendsFirst: coalescing.sendsFirst)
+        case .joins(let until): gather(ticket, question, coalescing, until, sendsFirst: false)
         }
     }
 
     /// Lets a burst's first event go, if it is to go, and keeps the others until the end, here or in
     /// a retry topic.
     private func gather(
-        _ ticket: CoalescingWindows<HeldEvent>.Ticket, _ coalescing: Route.Coalescing,
-        _ until: UnixMillis, sendsFirst: Bool
+        _ ticket: CoalescingWindows<HeldEvent>.Ticket, _ question: BurstQuestion,
+        _ coalescing: Route.Coalescing, _ until: UnixMillis, sendsFirst: Bool
     ) {
         let isLong = until - loop.wall > settings.windowSpans.longestInLane
         let end = isLong ? nil : end(at: until, coalescing)
         if sendsFirst {
             guard let (first, others) = windows.lead(ticket, until: end, at: moment) else { return }
             if let event = unshelve(first, Burst()) { admit(event) }
-            for held in others { putOff(held, until) }
+            for held in others { putOff(held, question.key, coalescing, until) }
         } else if let end {
             windows.join(ticket, until: end, isLed: coalescing.sendsFirst, at: moment)
         } else {
-            for held in windows.disperse(ticket) { putOff(held, until) }
+            for held in windows.disperse(ticket) { putOff(held, question.key, coalescing, until) }
         }
     }
 
-    /// An event waits in the retry topics until shortly before its window ends, or stays here when
-    /// it would expire by then.
-    private func putOff(_ held: HeldEvent, _ until: UnixMillis) {
-        guard let event = unshelve(held, nil), let envelope = event.envelope else { return }
-        event.windowUntil = until
-        let back = UnixMillis(until.value - settings.windowSpans.returnAhead.millis)
-        if envelope.expiresAt - until > WindowLimits.beforeExpiry {
-            return postpone(event, until: back)
+    /// An event waits in the retry topics until shortly before its window ends, for it at least: a
+    /// second before it expires. When that is soon it waits here for as long as events do, with those
+    /// that come in the meantime.
+    private func putOff(
+        _ held: HeldEvent, _ key: BurstKey, _ coalescing: Route.Coalescing, _ until: UnixMillis
+    ) {
+        let ownEnd = min(until, held.expiresAt - WindowLimits.beforeExpiry)
+        let longest = settings.windowSpans.longestInLane
+        guard ownEnd - loop.wall > longest else {
+            let end = end(at: min(until, loop.wall + longest), coalescing)
+            _ = windows.arrived(held, key, .until(end, isLed: coalescing.sendsFirst), at: moment)
+            return
         }
-        // Its expiry ends it, and nobody who comes later can join it.
-        event.burst = Burst()
-        admit(event)
+        guard let event = unshelve(held, nil) else { return }
+        event.windowUntil = ownEnd
+        postpone(event, until: ownEnd - settings.windowSpans.returnAhead)
     }
 
     private func note(_ mark: BurstMark, _ question: BurstQuestion) {
@@ -277,6 +287,10 @@ extension Lane {
                     ResultRecord.writeFolded(held, into: event, at: loop.wall, to: bytes)
                 }
                 outbox.addRecord(to: settings.resultsTopic, key: key, value: value)
+                if let trace = held.trace {
+                    addHeader(of: trace)
+                    endTrace(of: held, app: event.app?.name ?? "")
+                }
                 complete(held.offset, held.numbering, of: partition)
                 metrics.folded()
             }

@@ -22,6 +22,9 @@ internal final class HeldEvent: WindowMember {
     let id: String
     let cursor: EventCursor?
     let windowUntil: UnixMillis?
+    let trace: TraceContext?
+    /// Its type, of those whose trace is recorded; else empty.
+    let tracedType: String
     /// Boxed, since few have one.
     let reentry: [Reentry]
     /// The members that its result shares with others of its event, then the record as received.
@@ -29,7 +32,7 @@ internal final class HeldEvent: WindowMember {
     private let resultEnd: Int
 
     /// What it takes beside `bytes`: the object, and its array.
-    private static let fixedBytes = 320
+    private static let fixedBytes = 376
 
     var home: Epoch { partition?.assignment.epoch ?? Epoch(0) }
     var byteCount: Int { Self.fixedBytes + bytes.count }
@@ -54,6 +57,8 @@ internal final class HeldEvent: WindowMember {
         id = envelope.id
         cursor = envelope.cursor
         windowUntil = event.windowUntil
+        trace = event.trace
+        tracedType = event.trace?.isRecorded == true ? envelope.type : ""
         reentry = event.reentry.map { [$0] } ?? []
         scratch.removeAll()
         scratch.append(result)

@@ -30,8 +30,26 @@ extension Lane {
 
     /// Adds our span to the result that was added last.
     func addTrace(of event: EventInFlight) {
-        guard let trace = event.trace else { return }
+        if let trace = event.trace { addHeader(of: trace) }
+    }
+
+    /// The same for an event that is over and left its trace.
+    func addHeader(of trace: TraceContext) {
         outbox.addHeader("traceparent", outbox.bytes { trace.write(to: $0) })
+    }
+
+    /// Hands an event over for which another one is sent, when it is exported.
+    func endTrace(of folded: HeldEvent, app: String) {
+        guard let trace = folded.trace, trace.isRecorded, let traces = settings.traces else {
+            return
+        }
+        traces.offer(
+            TracedEvent(
+                context: trace, topic: folded.position.topic,
+                partition: folded.position.partition, offset: folded.position.offset,
+                eventID: folded.id, eventType: folded.tracedType, app: app,
+                consumedAt: folded.consumedAt, askedAt: nil, fannedOutAt: nil,
+                endedAt: loop.wall, outcome: .coalesced, targets: []))
     }
 
     /// Hands an event over that ends here, when it is exported.

@@ -56,6 +56,26 @@ internal final class RoutedEvent {
         return nil
     }
 
+    /// Writes what decides which of a user's addresses get it, and when: the settings that
+    /// `suppression`, `Route.addresses` and quiet hours look at. Events for which they are the same
+    /// may stand in for each other.
+    func writeAudience(to bytes: ByteWriter) {
+        func add(_ text: String?) {
+            bytes.append(text == nil ? 0 : 1)
+            bytes.append(text ?? "")
+            bytes.append(0)
+        }
+        add(kind.rawValue)
+        add(route.preference)
+        add(channel)
+        add(route.encrypts ? "encrypts" : nil)
+        add(route.hasFallback ? "fallback" : nil)
+        let quiet = route.quiet
+        add(quiet.map { "\($0.suppresses) \($0.highPasses) \($0.timeZone)" })
+        add(quiet?.hours.map { "\($0.from) \($0.to)" })
+        for kind in route.namedAddressKinds ?? [] { add(kind) }
+    }
+
     private var channel: String? {
         explicit.notification?["channel_id"]?.string ?? route.channel(in: match.abilities)
     }
@@ -201,12 +221,15 @@ internal final class ContentMaker {
 
     /// What the event does not say is the route's.
     private func complete(_ envelope: EventEnvelope, _ route: Route, collapseKey: String?) {
-        let ttl: TimeSpan? = route.kind == .call ? .zero : route.ttl
-        if !envelope.hasOwnExpiry, let ttl {
+        let moment = envelope.time + .seconds(EventEnvelope.oneAttemptSeconds)
+        if route.kind == .call {
+            // Whatever the event says: nobody wants to hear it ring when the caller has hung up.
+            let own = envelope.hasOwnExpiry ? envelope.expiresAt : moment
+            envelope.isOneAttempt = true
+            envelope.expiresAt = min(own, moment)
+        } else if !envelope.hasOwnExpiry, let ttl = route.ttl {
             envelope.isOneAttempt = ttl == .zero
-            envelope.expiresAt =
-                envelope.time
-                + (ttl == .zero ? .seconds(EventEnvelope.oneAttemptSeconds) : ttl)
+            envelope.expiresAt = ttl == .zero ? moment : envelope.time + ttl
         }
         if !envelope.hasOwnPriority {
             envelope.priority = route.kind == .call ? .high : route.importance.priority

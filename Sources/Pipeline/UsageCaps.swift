@@ -157,7 +157,8 @@ extension Lane {
         }
         let request = SlotRequest(
             id: target.messageID, time: event.timestamp, offset: event.position.offset,
-            hasWaited: target.awaitedSlot || target.former.map { $0.attempts == 0 } ?? false)
+            hasWaited: target.awaitedSlot || target.former.map { $0.attempts == 0 } ?? false,
+            patience: patience(of: envelope))
         usage.takeSlot(request, of: address.addressID, cap, at: loop.wall) {
             [weak self] answer in
             self?.flushAtEndOfTurn()
@@ -176,7 +177,7 @@ extension Lane {
         case .success(.waits(let until)):
             let wait = until - loop.wall
             let isShort = wait <= settings.retry.longestWait
-            guard until < envelope.expiresAt, isShort || !envelope.isOneAttempt else {
+            guard until <= patience(of: envelope) else {
                 return settle(target, Self.slotless(" before it expires"))
             }
             metrics.delayed(.silentCap)
@@ -197,6 +198,12 @@ extension Lane {
             }
             wake(target, after: settings.lookUpRetryInterval)
         }
+    }
+
+    /// Until when a push can wait for a slot: what is not stored waits in the lane alone.
+    private func patience(of envelope: EventEnvelope) -> UnixMillis {
+        let last = envelope.expiresAt - .milliseconds(1)
+        return envelope.isOneAttempt ? min(last, loop.wall + settings.retry.longestWait) : last
     }
 
     private static func slotless(_ why: String) -> Settlement {

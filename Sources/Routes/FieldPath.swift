@@ -104,6 +104,11 @@ internal struct FieldPath: Sendable, Hashable {
         character.isLetter || character.isNumber || character == "_" || character == "-"
     }
 
+    /// Whether one of both is in the other, or they are the same, however they are written.
+    func overlaps(_ other: FieldPath) -> Bool {
+        root == other.root && zip(steps, other.steps).allSatisfy { $0 == $1 }
+    }
+
     /// The value in an event.
     func value(in event: borrowing RouteEvent) -> FieldValue {
         switch root {

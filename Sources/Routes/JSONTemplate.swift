@@ -20,8 +20,8 @@ internal indirect enum JSONTemplate: Sendable {
     case literal([UInt8])
     /// A text with placeholders.
     case text(Template)
-    /// A field of the event as it is: a number stays a number, a list a list. Left out when it is
-    /// missing and its default is empty.
+    /// A field of the event as it is: a number stays a number, a list a list. Left out when its
+    /// default stands in and is empty.
     case value(Template.Reference)
     case list([JSONTemplate])
     case object([Member])
@@ -52,7 +52,7 @@ internal indirect enum JSONTemplate: Sendable {
         switch self {
         case .literal: break
         case .value(let reference):
-            switch reference.path.value(in: event) {
+            switch reference.value(in: event) {
             case .missing:
                 guard reference.fallback != nil else {
                     throw TemplateError(reference.path.text, "is missing")
@@ -113,20 +113,16 @@ internal indirect enum JSONTemplate: Sendable {
         guard case .value(let reference) = self, reference.fallback?.isEmpty == true else {
             return false
         }
-        return reference.isMissing(in: event)
+        if case .missing = reference.value(in: event) { return true }
+        return false
     }
 }
 
 extension Template.Reference {
-    /// Whether the event has no such field.
-    func isMissing(in event: borrowing RouteEvent) -> Bool {
-        if case .missing = path.value(in: event) { true } else { false }
-    }
-
     fileprivate func writeValue(
         _ event: borrowing RouteEvent, to writer: ByteWriter
     ) throws(TemplateError) {
-        switch path.value(in: event) {
+        switch value(in: event) {
         case .missing:
             guard let fallback else { throw TemplateError(path.text, "is missing") }
             fallback.withUnsafeBytes { writer.append(jsonString: $0) }

@@ -82,8 +82,8 @@ extension Route {
     private func checkBadge(
         _ event: borrowing RouteEvent, _ explicit: ExplicitContent
     ) throws(TemplateError) {
-        guard case .field(let reference) = badge, !explicit.overrides("badge") else { return }
-        switch reference.path.value(in: event) {
+        guard case .field(let reference, _) = badge, !explicit.overrides("badge") else { return }
+        switch reference.value(in: event) {
         case .missing:
             guard reference.fallback != nil else {
                 throw TemplateError(reference.path.text, "is missing")
@@ -257,11 +257,11 @@ extension Route {
         switch badge {
         case .unread, .none: break
         case .number(let number): object.integer("badge", number)
-        case .field(let reference):
-            switch reference.path.value(in: page.event) {
+        case .field(let reference, let fallback):
+            switch reference.value(in: page.event) {
             case .integer(let number): object.integer("badge", number)
             case .json(let value): object.value("badge", value)
-            default: break
+            default: if let fallback { object.integer("badge", fallback) }
             }
         }
     }

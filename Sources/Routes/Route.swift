@@ -22,7 +22,8 @@ public final class Route: Sendable {
         /// There is none.
         case none
         case number(Int64)
-        case field(Template.Reference)
+        /// What stands in where the field is missing; nil for no badge, when it may be.
+        case field(Template.Reference, otherwise: Int64?)
     }
 
     /// A button of the notification.
@@ -249,6 +250,9 @@ public final class Route: Sendable {
         guard self.kind == .call else { return kind == "alert" }
         return gateway == .apns ? kind == "voip" : kind == "alert"
     }
+
+    /// The kinds of addresses that it names, in order; nil for what its kind is sent to.
+    public var namedAddressKinds: [String]? { addressKinds?.sorted() }
 
     /// The Android channel in an app: the route's, or the app's for that importance.
     public func channel(in abilities: Configuration.App.Abilities) -> String? {

@@ -82,8 +82,16 @@ extension RouteTable {
         {
             add("ttl is shorter than quiet_hours: much of what they hold ends as suppressed")
         }
-        for path in route.clearPaths.intersection(route.sensitive).map(\.text).sorted() {
-            add("\(path) is sensitive and goes out in clear; use a pointer to it, or encrypt")
+        let clear = route.clearPaths
+        for path in route.sensitive.sorted(by: { $0.text < $1.text }) {
+            let places = Set(clear.filter(path.overlaps).map(\.text))
+            guard !places.isEmpty else { continue }
+            // A part of it, the whole that it is a part of, or another spelling.
+            let others = places.contains(path.text) ? [] : places.sorted()
+            add(
+                "\(path.text) is sensitive and goes out in clear"
+                    + (others.isEmpty ? "" : ", by \(others.joined(separator: ", "))")
+                    + "; use a pointer to it, or encrypt")
         }
     }
 
@@ -139,7 +147,7 @@ extension Route {
     /// what is in it.
     fileprivate var clearPaths: Set<FieldPath> {
         var always = [thread, collapse].compactMap { $0 }.flatMap(\.references).map(\.path)
-        if case .field(let reference) = badge { always.append(reference.path) }
+        if case .field(let reference, _) = badge { always.append(reference.path) }
         if encrypts {
             return Set(
                 fallback.all.flatMap(\.templates).flatMap(\.references).map(\.path) + always)

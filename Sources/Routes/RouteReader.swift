@@ -130,14 +130,24 @@ internal struct RouteReader {
         case "unread": return .unread
         case "none": return .none
         default:
-            if let number = Int64(text), number >= 0 { return .number(number) }
-            if let reference = section.template("badge", isLocal: false)?.wholeValue {
-                return .field(reference)
+            if let number = Self.badge(text) { return .number(number) }
+            guard let reference = section.template("badge", isLocal: false)?.wholeValue else {
+                section.report(
+                    "badge",
+                    "expected unread, none, a number, or one field such as {{payload.count}}")
+                return .unread
             }
-            section.report(
-                "badge", "expected unread, none, a number, or one field such as {{payload.count}}")
-            return .unread
+            let words = String(decoding: reference.fallback ?? [], as: UTF8.self)
+            let fallback = Self.badge(words)
+            if fallback == nil, !words.isEmpty {
+                section.report("badge", "the default has to be a whole number from 0 up, or empty")
+            }
+            return .field(reference, otherwise: fallback)
         }
+    }
+
+    private static func badge(_ text: String) -> Int64? {
+        Int64(text).flatMap { $0 >= 0 ? $0 : nil }
     }
 
     private mutating func readData(_ route: inout RouteSettings) {

@@ -108,10 +108,16 @@ internal struct Template: Sendable, Hashable {
 }
 
 extension Template.Reference {
+    /// The field's value. An empty text is none where a default stands in for it.
+    func value(in event: borrowing RouteEvent) -> FieldValue {
+        let value = path.value(in: event)
+        return fallback != nil && value.isEmptyText ? .missing : value
+    }
+
     /// Refuses an event whose field cannot become a text: asked before anything is sent to
     /// anybody.
     func check(_ event: borrowing RouteEvent) throws(TemplateError) {
-        let value = path.value(in: event)
+        let value = value(in: event)
         if case .missing = value {
             guard fallback != nil else { throw TemplateError(path.text, "is missing") }
             return
@@ -156,6 +162,16 @@ extension Template.Reference {
             if character == "'" { isQuoted.toggle() }
             return character == ":" && !isQuoted
         }.map { $0.trimmed }
+    }
+}
+
+extension FieldValue {
+    fileprivate var isEmptyText: Bool {
+        switch self {
+        case .text(let text): text.isEmpty
+        case .json(let value): value.stringBytes?.isEmpty ?? false
+        case .missing, .integer, .time: false
+        }
     }
 }
 

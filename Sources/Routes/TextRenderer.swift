@@ -76,7 +76,7 @@ public final class TextRenderer {
         _ reference: Template.Reference, of event: borrowing RouteEvent, _ context: Context,
         to writer: ByteWriter
     ) throws(TemplateError) {
-        let value = reference.path.value(in: event)
+        let value = reference.value(in: event)
         let start = writer.count
         switch reference.formats.first {
         case .number(let digits) where !value.isMissing:

@@ -123,16 +123,16 @@ internal struct UsageBook: Sendable {
         if taken[request.id] != nil { return .taken }
         let held = newest[addressID].flatMap { $0.keptUntil > now ? $0 : nil }
         let isNewest = held?.isOlder(than: request) ?? true
-        if isNewest {
+        let isFree = taken.count < cap.count
+        let free = isFree ? now : taken.values.sorted()[taken.count - cap.count] + cap.span
+        if isNewest, isFree || free <= request.patience {
             newest[addressID] = Newest(request: request, keptUntil: now + cap.span * 2)
         }
-        if taken.count < cap.count, isNewest || !request.hasWaited {
+        if isFree, isNewest || !request.hasWaited {
             slots[addressID]?.taken[request.id] = now
             return .taken
         }
-        guard isNewest else { return .replaced }
-        let times = taken.values.sorted()
-        return .waits(until: times[times.count - cap.count] + cap.span)
+        return isNewest ? .waits(until: free) : .replaced
     }
 
     mutating func returnSlot(of id: UUIDBytes, of addressID: String) {

@@ -48,6 +48,7 @@ internal final class RedisUsageCounters: UsageCounters {
         let arguments = [
             String(now.value), String(cap.count), String(cap.span.millis), request.id.text,
             String(request.time.value), String(request.offset), request.hasWaited ? "1" : "0",
+            String(request.patience.value),
         ]
         ask(UsageScripts.takeSlot, keys, arguments) { answer in
             done(

@@ -6,7 +6,7 @@
 //   many. The message's id is kept, so that a retry, a repetition after a crash and an event that
 //   comes back take no second one.
 // - A *slot* of a device is the same for one address, with a queue of one: when none is free, the
-//   newest message waits for the next one, and those before it are done with.
+//   newest message waits for the next one, if it lives that long, and those before it are done with.
 // - A *lease* is some of the permits of a rate that all replicas share: what a project may send in a
 //   second.
 // - A *quota* counts in fixed windows, without ids: what is many needs little memory.
@@ -39,13 +39,19 @@ public struct SlotRequest: Sendable {
     public var offset: Int64
     /// Whether it has waited for a slot before: then a newer one stands in for it.
     public var hasWaited: Bool
+    /// The last moment until which it can wait for a slot. When none is free by then, no older one
+    /// is done with for its sake.
+    public var patience: UnixMillis
 
     /// A message.
-    public init(id: UUIDBytes, time: UnixMillis, offset: Int64, hasWaited: Bool) {
+    public init(
+        id: UUIDBytes, time: UnixMillis, offset: Int64, hasWaited: Bool, patience: UnixMillis
+    ) {
         self.id = id
         self.time = time
         self.offset = offset
         self.hasWaited = hasWaited
+        self.patience = patience
     }
 }
 
@@ -53,7 +59,7 @@ public struct SlotRequest: Sendable {
 public enum SlotAnswer: Equatable, Sendable {
     /// It has one.
     case taken
-    /// The next one is free then, and it is the message that waits for it.
+    /// The next one is free then, and it is the message that waits for it, if its patience lasts.
     case waits(until: UnixMillis)
     /// A newer one waits, or went out.
     case replaced

@@ -40,8 +40,10 @@ internal enum UsageScripts {
         return 0
         """)
 
-    /// KEYS: slots, newest. ARGV: now, count, span, id, time, offset, 1 when it has waited. Returns
-    /// 0 for a slot, -1 for a message that was replaced, else when the next slot is free.
+    /// KEYS: slots, newest. ARGV: now, count, span, id, time, offset, 1 when it has waited, until when
+    /// it can wait. Returns 0 for a slot, -1 for a message that was replaced, else when the next slot
+    /// is free. Only what is sent, or can wait for that, is the newest: nothing else may take the
+    /// place of the one that waits.
     static let takeSlot = RedisScript(
         """
         local now, count, span = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -54,18 +56,21 @@ internal enum UsageScripts {
           t, o = tonumber(t), tonumber(o)
           newest = i == id or t < time or t == time and (o < offset or o == offset and i < id)
         end
-        if newest then
+        local used, free = redis.call('ZCARD', KEYS[1]), now
+        if used >= count then
+          local first = redis.call('ZRANGE', KEYS[1], used - count, used - count, 'WITHSCORES')
+          free = tonumber(first[2]) + span
+        end
+        if newest and (used < count or free <= tonumber(ARGV[8])) then
           redis.call('SET', KEYS[2], ARGV[5] .. ':' .. ARGV[6] .. ':' .. id, 'PX', 2 * span)
         end
-        local used = redis.call('ZCARD', KEYS[1])
         if used < count and (newest or ARGV[7] == '0') then
           redis.call('ZADD', KEYS[1], now, id)
           redis.call('PEXPIRE', KEYS[1], span)
           return 0
         end
         if not newest then return -1 end
-        local first = redis.call('ZRANGE', KEYS[1], used - count, used - count, 'WITHSCORES')
-        return tonumber(first[2]) + span
+        return free
         """)
 
     /// KEYS: rate. ARGV: per second, burst, wanted, milliseconds of the ramp. Returns what is granted.

@@ -55,4 +55,32 @@ import Testing
         reload.reload(because: "SIGHUP")
         #expect(tables.count == 3)
     }
+
+    @Test func `stay as they are when the file has an app less than the process`() throws {
+        let path = "/tmp/bugle-routes-\(getpid())-\(UInt64.random(in: 0...UInt64.max)).yaml"
+        defer { unlink(path) }
+        let both = Self.head.replacing("  shop:", with: "  bank:\n    expo: {}\n  shop:")
+        try append(both, to: path, "w")
+        let configuration = try Configuration.load(path: path, environment: [:])
+        var count = 0
+        let sink = CollectingSink()
+        let reload = RouteReload(
+            path: path, configuration, log: Log(level: .debug, format: .json, sink: sink)
+        ) { _, _ in count += 1 }
+        for renamed in ["store", "shop"] {
+            try append(Self.head.replacing("shop", with: renamed), to: path, "w")
+            reload.reload(because: "SIGHUP")
+            #expect(count == 0)
+        }
+        func complaints(_ app: String) -> Int {
+            sink.lines.count {
+                $0.contains("the old routes stay: apps.\(app) is gone; that needs a restart")
+            }
+        }
+        #expect(complaints("bank") == 2 && complaints("shop") == 1)
+        // One app more does no harm to the others' routes.
+        try append(both.replacing("  bank:", with: "  new: {expo: {}}\n  bank:"), to: path, "w")
+        reload.reload(because: "SIGHUP")
+        #expect(count == 1)
+    }
 }

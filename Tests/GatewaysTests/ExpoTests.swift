@@ -60,9 +60,10 @@ private func expoTarget(_ token: String = expoToken, platform: String? = nil) ->
     }
 
     @Test func `a silent event wakes the app and asks for little`() throws {
-        let event = try Event(#"{"data":{"feed":"home"}}"#)
+        let event = try Event(#"{"data":{"feed":"home"},"unread":5}"#)
         let message = try JSONParser().parse(try render(event.content).1)
         #expect(message["contentAvailable"]?.bool == true)
+        #expect(message["badge"] == nil, "nothing is shown")
         #expect(message["priority"]?.string == "normal" && message["tag"] == nil)
         // A call rings, though the system shows nothing.
         event.content.kind = .call

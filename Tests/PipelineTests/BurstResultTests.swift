@@ -3,6 +3,7 @@
 import Base
 import EventLoop
 import JSON
+import Kafka
 import Telemetry
 import Testing
 
@@ -160,6 +161,77 @@ extension TopicRecord {
         #expect(carrier.text("outcome") == reason || carrier.text("reason") == reason)
         #expect(carrier.text("folded_count") == "2" && gateway.seen.isEmpty)
         #expect(try world.committed() == 3)
+    }
+
+    @Test func `show what one route is for to who declined what another is for`() throws {
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
+        func route(_ name: String, _ more: String) -> String {
+            "  \(name): {title: \(name), ttl: 1h, collapse: order, coalesce: {window: 200ms, first: hold}\(more)}\n"
+        }
+        world.settings.routes = try routes(
+            route("shipped", "") + route("review", ", preference: offers"))
+        try world.register("phone", user: "u1", extra: #","opt_outs":["offers"]"#)
+        for type in ["shipped", "review"] {
+            try world.publish(#"{"id":"\#(type)","type":"\#(type)","user_id":"u1"}"#, key: "u1")
+        }
+        try world.flush()
+        try world.start()
+        let results = try world.records(of: "push.results", atLeast: 2)
+        #expect(world.stop())
+        #expect(
+            outcomes(results) == ["shipped": "accepted", "review": "suppressed opted_out"])
+        #expect(gateway.seen.count == 1)
+    }
+
+    @Test func `are two pushes when events expire before a long window ends`() throws {
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
+        world.settings.routes = try routes(
+            chat("window: 60s, first: send").replacing("ttl: 1h", with: "ttl: 8s"))
+        try world.register("phone", user: "u1")
+        try world.publishBurst(of: 5)
+        try world.start()
+        let results = try world.records(of: "push.results", atLeast: 5)
+        #expect(world.stop())
+        #expect(results.count == 5 && gateway.seen.count == 2)
+        #expect(gateway.seen.last?.body.contains(#""title":"5 new""#) == true)
+        expectFolded(results, ["e1", "e2", "e3"], into: "e4")
+        // They waited there, for the end of what they are worth.
+        let waited = try world.records(of: "push.events-retry-10s", atLeast: 4)
+        #expect(waited.allSatisfy { $0.headers["bugle-error-code"] == "hold" })
+    }
+
+    @Test func `belong to the trace that each event came with`() throws {
+        let world = try World(try ScriptedGateway())
+        let queue = TraceQueue(sample: 0)
+        world.settings.traces = queue
+        world.settings.routes = try routes(chat("window: 500ms, first: hold"))
+        try world.register("phone", user: "u1")
+        func trace(_ number: Int) -> String { "4bf92f3577b34da6a3ce929d0e0e473\(number)" }
+        for number in 0..<3 {
+            // The caller of the second one does not record.
+            let flags = number == 1 ? "00" : "01"
+            try world.publish(
+                #"{"id":"e\#(number)","type":"chat","user_id":"u1","payload":{"from":"p"}}"#,
+                key: "u1",
+                headers: [.init("traceparent", "00-\(trace(number))-00f067aa0ba902b7-\(flags)")])
+        }
+        try world.flush()
+        try world.start()
+        let results = try world.records(of: "push.results", atLeast: 3)
+        #expect(world.stop())
+        expectFolded(results, ["e0", "e1"], into: "e2")
+        for result in results {
+            let number = try #require(result.text("event_id").flatMap { Int($0.dropFirst()) })
+            let header = try #require(result.headers["traceparent"])
+            #expect(header.dropFirst(3).prefix(32) == trace(number))
+            #expect(!header.contains("00f067aa0ba902b7"), "our own span")
+        }
+        let exported = queue.take().sorted { $0.eventID < $1.eventID }
+        #expect(exported.map(\.eventID) == ["e0", "e2"])
+        #expect(exported.map(\.outcome) == [.coalesced, nil])
+        #expect(exported.allSatisfy { $0.eventType == "chat" && $0.app == "shop" })
     }
 
     @Test func `name fifty events and count all`() throws {

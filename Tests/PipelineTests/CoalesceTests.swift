@@ -152,6 +152,35 @@ enum Departure: CaseIterable { case moved, loggedOut, unregistered }
         #expect(bursts.titles == ["2 new"])
     }
 
+    /// As `chat`, with a window that is longer than a lane keeps one.
+    private static let longChat = chat.replacing("window: 10s", with: "window: 60s")
+
+    @Test(arguments: [("hold", ["5 new"]), ("send", ["p0", "5 new"])])
+    func `gathers before a short-lived event expires, however long its window is`(
+        first: String, sent: [String]
+    ) throws {
+        let bursts = try Bursts(first, Self.longChat)
+        for offset in 0..<5 as Range<Int64> {
+            try bursts.publish(offset, #","ttl":20"#)
+            try bursts.pass(.milliseconds(1_900))
+        }
+        // The latest came at 7.6 s, and the window ends a second before it expires.
+        try bursts.pass(.milliseconds(17_000))
+        #expect(bursts.titles == sent.dropLast())
+        try bursts.pass(.milliseconds(200))
+        #expect(bursts.titles == sent)
+        #expect(bursts.world.lane.windows.count == 0)
+    }
+
+    @Test func `stays no longer in the lane than events do, though its window is longer`() throws {
+        let bursts = try Bursts("hold", Self.longChat)
+        for offset in 0..<4 as Range<Int64> {
+            try bursts.publish(offset, #","ttl":20"#)
+            try bursts.pass(.milliseconds(9_000))
+        }
+        #expect(bursts.titles == ["4 new"])
+    }
+
     @Test func `holds nothing that must not wait, and nothing that has no key`() throws {
         let bursts = try Bursts(
             "hold",
@@ -175,6 +204,28 @@ enum Departure: CaseIterable { case moved, loggedOut, unregistered }
         try bursts.pass(.seconds(11))
         #expect(Set(bursts.titles) == ["p0", "p1", "2 new"])
         #expect(Set(bursts.gateway.seen.map(\.collapseID)) == ["chat-1", "other"])
+    }
+
+    /// Routes with the same collapse key: one push for both only where it reaches whom both are for.
+    @Test(
+        arguments: [
+            ("title: other, importance: high, sound: s", true), ("title: y, preference: p", false),
+            ("title: y, addresses: [liveactivity]", false), ("title: y, android_channel: c", false),
+            ("title: y, encrypt: true, fallback: {title: z}", false), ("kind: silent", false),
+            ("title: y, quiet_hours: suppress", false), ("kind: raw, apns: {}", false),
+        ] as [(String, Bool)])
+    func `is of all routes that are for the same people and devices`(
+        other: String, isShared: Bool
+    ) throws {
+        func route(_ settings: String) -> String {
+            "{\(settings), ttl: 1h, collapse: k, coalesce: {window: 10s, first: FIRST}}\n"
+        }
+        let bursts = try Bursts(
+            "hold", "  chat: \(route("title: x"))  other: \(route(other))")
+        try bursts.publish(0)
+        try bursts.publish(1, type: "other")
+        try bursts.publish(2, type: "other")
+        #expect(bursts.world.lane.windows.count == (isShared ? 1 : 2))
     }
 
     @Test func `has the furthest cursor of its log`() throws {

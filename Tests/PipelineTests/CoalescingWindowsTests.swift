@@ -197,6 +197,56 @@ private func time(_ millis: Int64) -> MonotonicTime { MonotonicTime(nanos: milli
     }
 }
 
+@Suite struct `A hundred thousand windows of twenty-four partitions` {
+    private static let homes = 24
+    private static let count = 100_000
+    /// How many windows a partition has, by its number.
+    private static func share(_ home: Int) -> Int {
+        count / homes + (home <= count % homes ? 1 : 0)
+    }
+
+    private func filled() -> Windows {
+        let windows = Windows(bytesMax: 1 << 30)
+        for number in 0..<Self.count {
+            let home = UInt32(number % Self.homes) + 1
+            let ticket = windows.arrived(
+                Item(Int64(number / Self.homes), home: home), BurstKey(number),
+                .until(time(10_000), isLed: false), at: at(0))
+            #expect(ticket == nil)
+        }
+        return windows
+    }
+
+    @Test func `end early one partition at a time, the oldest of it`() {
+        let windows = filled()
+        #expect(windows.count == Self.count)
+        let half = Int64(Self.share(7) / 2)
+        #expect(windows.hasten(Epoch(7), through: half - 1, at: time(1)) == Int(half))
+        var (closed, homes): (Set<Int64>, Set<Epoch>) = ([], [])
+        while let window = windows.popDue(at: time(1)) {
+            closed.insert(window.carrier.offset)
+            homes.insert(window.carrier.home)
+        }
+        #expect(closed == Set(0..<half) && homes == [Epoch(7)])
+        #expect(windows.count == Self.count - Int(half))
+        #expect(windows.nextDeadline == time(10_000))
+    }
+
+    @Test func `go with their partition, and leave nothing behind`() {
+        let windows = filled()
+        var left = Self.count
+        for home in 1...Self.homes {
+            let gone = windows.drop(where: { $0 == Epoch(UInt32(home)) }, at: at(1))
+            #expect(gone.count == Self.share(home))
+            #expect(gone.allSatisfy { $0.home == Epoch(UInt32(home)) })
+            left -= gone.count
+            #expect(windows.count == left && windows.memberCount == left)
+            #expect(windows.bytes == left * (100 + WindowLimits.windowBytes))
+        }
+        #expect(left == 0 && windows.bytes == 0 && windows.nextDeadline == nil)
+    }
+}
+
 private func isSame(_ left: some Sequence<Item>, _ right: some Sequence<Item>) -> Bool {
     left.elementsEqual(right) { $0 === $1 }
 }

@@ -280,6 +280,27 @@ func routes(_ text: String) throws -> RouteTable {
         #expect(seen.body.contains(#""from":"Ada""#))
     }
 
+    @Test(arguments: [
+        #""ttl":3600"#, #""expires_at":"2026-01-01T09:00:00Z""#, #""ttl":0"#, #""labels":{}"#,
+    ])
+    func `a call is stored nowhere and never late, whatever its event says`(member: String) throws {
+        let explained = try Explained(routes: "  call: {kind: call, addresses: [alert]}\n")
+        let call =
+            #"{"id":"e","type":"call","user_id":"u1","time":"2026-01-01T00:00:00Z",\#(member)}"#
+        let apple = try #require(try explained.answer(to: call, on: .apns).request)
+        #expect(apple.fields.first { $0.name == "apns-expiration" }?.value == "0")
+        let google = try #require(try explained.answer(to: call, on: .fcm).request)
+        #expect(google.body.replacing(" ", with: "").contains(#""ttl":"0s""#))
+        #expect(try explained.explain(call).expiresAt == Explained.now + .seconds(30))
+    }
+
+    @Test func `a call does not wait for longer than it was to`() throws {
+        let explained = try Explained(routes: "  call: {kind: call}\n")
+        let explanation = try explained.explain(
+            #"{"id":"e","type":"call","user_id":"u1","time":"2026-01-01T00:00:00Z","ttl":7}"#)
+        #expect(explanation.expiresAt == Explained.now + .seconds(7))
+    }
+
     @Test func `where duplicates are to be avoided a lost answer is left at that`() throws {
         let gateway = try ScriptedGateway { _, attempt in attempt == 1 ? .cut : .answer(200, "") }
         let world = try World(gateway)

@@ -55,6 +55,36 @@ import TokenIndex
         #expect(gateway.seen.count == 11)
     }
 
+    @Test(arguments: [("hold", 1), ("send", 2)])
+    func `each push of a burst counts once`(first: String, pushes: Int) throws {
+        let gateway = try ScriptedGateway()
+        let world = try World(gateway)
+        world.settings.retryDivisor = 1
+        // As many places as the burst needs, and no other.
+        world.settings.routes = try PipelineTests.routes(
+            """
+              chat: {title: x, preference: chats, ttl: 1h, collapse: c, coalesce: {window: 1s, first: \(first)}}
+              news: {title: x, preference: chats, ttl: 1h}
+            caps: {preferences: {chats: \(pushes)/1d}}
+
+            """)
+        try world.register("phone", user: "u1")
+        for id in ["c1", "c2", "c3"] { try world.publish(event(id, "chat"), key: "u1") }
+        try world.flush()
+        try world.start()
+        _ = try world.records(of: "push.results", atLeast: 3)
+        try world.publish(event("n", "news"), key: "u1")
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 4)
+        #expect(world.stop())
+        #expect(
+            outcomes(results) == [
+                "c1": first == "send" ? "accepted" : "coalesced", "c2": "coalesced",
+                "c3": "accepted", "n": "suppressed over_cap",
+            ])
+        #expect(gateway.seen.count == pushes)
+    }
+
     @Test func `what reaches nobody counts for nobody, and a copy counts once`() throws {
         let world = try World(try ScriptedGateway())
         world.settings.routes = try routes("caps: {preferences: {offers: 1/1d}}")
@@ -149,6 +179,25 @@ import TokenIndex
         #expect(held.allSatisfy { $0.headers["bugle-error-code"] == "hold" })
         #expect(held.allSatisfy { $0.headers["bugle-pending"] == #"["shop/phone"]"# })
         #expect(world.metrics().contains(#"bugle_holds_total{reason="silent_cap"}"#))
+    }
+
+    @Test func `a silent push that is not stored does not end the one that waits`() throws {
+        let world = try World(try ScriptedGateway())
+        world.settings.retry.longestWait = .milliseconds(50)
+        world.settings.retryDivisor = 100
+        world.settings.routes = try routes("caps: {silent: 1/3s}")
+        try world.register("phone", user: "u1")
+        try world.start()
+        for (id, more) in [("s1", ""), ("s2", ""), ("s3", #","ttl":0"#)] {
+            try world.publish(event(id, "silent", more), key: "u1")
+        }
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 3)
+        #expect(world.stop())
+        #expect(
+            outcomes(results) == [
+                "s1": "accepted", "s2": "accepted", "s3": "suppressed over_cap",
+            ])
     }
 
     @Test func `a silent push that would wait beyond its time ends at once`() throws {

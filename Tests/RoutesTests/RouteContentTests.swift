@@ -223,6 +223,21 @@ import Testing
         }
         #expect(try Sample(payload: #"{"n":0}"#).render(table).contains(#""badge":0"#))
     }
+
+    @Test func `so is its default, which may be none`() throws {
+        for payload in ["{}", #"{"n":null}"#, #"{"n":""}"#] {
+            let seven = try table("  t: {title: x, badge: '{{payload.n|7}}'}\n")
+            #expect(try Sample(payload: payload).render(seven).contains(#""badge":7"#))
+            let none = try table("  t: {title: x, badge: '{{payload.n|}}'}\n")
+            #expect(try !Sample(payload: payload).render(none).contains("badge"))
+        }
+        for text in ["x", "-1", "1.5", "9223372036854775808"] {
+            let found = try faults("  t: {title: x, badge: '{{payload.n|\(text)}}'}\n")
+            #expect(
+                found.map { $0.contains("the default has to be a whole number from 0 up") }
+                    == [true], "\(found)")
+        }
+    }
 }
 
 @Suite struct `An address` {

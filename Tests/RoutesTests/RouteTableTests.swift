@@ -264,7 +264,29 @@ import Testing
                 found.count == 1 && found[0].hasPrefix("payload.s is sensitive"),
                 "\(place): \(found)")
         }
+        // A part of it, and the same in other words.
+        for path in ["payload.s.number", "payload.'s'", "payload.s.lines.0"] {
+            let quoted = path.replacing("'", with: "''")
+            #expect(
+                try lints("body: '{{\(quoted)}}'") == [
+                    "payload.s is sensitive and goes out in clear, by \(path); use a pointer to it,"
+                        + " or encrypt"
+                ])
+        }
+        // The whole of which it is a part.
+        let whole = try configuration(
+            """
+              t: {title: x, ttl: 1h, apps: [shop], sensitive: [payload.card.number, payload.cards.0],
+                  data: {card: "{{payload.card}}", other: "{{payload.cards.1}}"}}
+
+            """)
+        #expect(
+            try RouteTable.compile(whole).lints(whole).map(\.message) == [
+                "payload.card.number is sensitive and goes out in clear, by payload.card; use a"
+                    + " pointer to it, or encrypt"
+            ])
         for place in [
+            "body: '{{payload.so}}', data: {a: '{{labels.s}}'}",
             "pointer: 'o/\(secret)'", "body: '{{payload.other}}'",
             "encrypt: true, fallback: {title: x}, body: '\(secret)', data: {a: '\(secret)'}",
         ] { #expect(try lints(place).isEmpty, "\(place)") }

@@ -23,6 +23,31 @@ import Testing
         #expect(try title("a{{payload.s|}}b", "{}") == "ab")
     }
 
+    @Test(arguments: ["{}", #"{"s":null}"#, #"{"s":""}"#])
+    func `so it does before formats of numbers and dates, and in data`(payload: String) throws {
+        for format in ["number", "number(2)", "date", "time(short)", "number:upper"] {
+            #expect(try title("{{payload.s:\(format)|soon}}", payload) == "soon", "\(format)")
+        }
+        let data = """
+              t:
+                title: x
+                data:
+                  word: "{{payload.s|none}}"
+                  gone: "{{payload.s|}}"
+                  list: ["{{payload.s|}}", "{{payload.s|y}}"]
+                  deep: {gone: "{{payload.s|}}"}
+
+            """
+        let root = try JSONParser().parse(try Sample(payload: payload).render(try table(data)))
+        let made = ByteWriter()
+        root["data"]?.writeCompact(to: made)
+        #expect(made.text == #"{"word":"none","list":["y"],"deep":{}}"#)
+        // Where nothing stands in, an empty text is what there is.
+        let bare = try table("  t: {title: x, data: {word: '{{payload.s}}'}}\n")
+        let found = try? Sample(payload: payload).render(bare)
+        #expect(found?.contains(#""data":{"word":""}"#) ?? false == payload.contains(#":"""#))
+    }
+
     @Test func `a missing field is an error that names it`() throws {
         let routes = try table("  t: {title: 'Hi {{payload.user.name}}'}\n")
         #expect(try Sample().refusal(routes) == "payload.user.name is missing")

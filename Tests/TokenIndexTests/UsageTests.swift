@@ -58,10 +58,11 @@ private final class UsageRig {
 
     func slot(
         _ id: Int, at time: Int64, offset: Int64 = 0, waited: Bool = false, of cap: Cap,
-        device: String = "app/i", by replica: Int = 0
+        patience: UnixMillis? = nil, device: String = "app/i", by replica: Int = 0
     ) throws -> SlotAnswer {
         let request = SlotRequest(
-            id: Self.id(id), time: UnixMillis(time), offset: offset, hasWaited: waited)
+            id: Self.id(id), time: UnixMillis(time), offset: offset, hasWaited: waited,
+            patience: patience ?? now + .hours(24))
         return try wait { counters[replica].takeSlot(request, of: device, cap, at: now, $0) }
     }
 
@@ -165,6 +166,27 @@ private func withEveryCounter(_ body: (UsageRig) throws -> Void) throws {
             #expect(
                 try rig.slot(6, at: 50, of: two) == .waits(until: start + .hours(1) + .minutes(5)))
             #expect(try rig.slot(7, at: 5, of: two, device: "app/other") == .taken)
+        }
+    }
+
+    @Test func `what cannot wait for the next slot does not end the one that does`() throws {
+        let one = Cap(1, in: .hours(1))
+        try withEveryCounter { rig throws in
+            let next = rig.now + .hours(1)
+            for device in ["app/i", "app/j"] {
+                #expect(try rig.slot(1, at: 10, of: one, device: device) == .taken)
+                #expect(try rig.slot(2, at: 20, of: one, device: device) == .waits(until: next))
+            }
+            let soon = next - .milliseconds(1)
+            #expect(try rig.slot(3, at: 30, of: one, patience: soon) == .waits(until: next))
+            #expect(
+                try rig.slot(3, at: 30, of: one, patience: next, device: "app/j")
+                    == .waits(until: next))
+            rig.now = next
+            #expect(try rig.slot(2, at: 20, waited: true, of: one) == .taken, "\(rig.name)")
+            #expect(
+                try rig.slot(2, at: 20, waited: true, of: one, device: "app/j") == .replaced,
+                "\(rig.name): by 3, which can wait until that very moment")
         }
     }
 

@@ -15,6 +15,8 @@ internal final class RouteReload {
     private var seen: FileState?
     private var looked: FileState?
     private var hash: String
+    /// The apps that events are sent for until the process ends.
+    private let apps: [String]
 
     /// Watches the file that `configuration` was loaded from.
     init(
@@ -25,6 +27,7 @@ internal final class RouteReload {
         self.log = log
         self.replace = replace
         hash = configuration.shortHash
+        apps = configuration.apps.map(\.name)
         seen = FileState(path)
         looked = seen
     }
@@ -45,6 +48,16 @@ internal final class RouteReload {
         do throws(Failure) {
             let configuration = try ConfigurationFile.load(path: path)
             let routes = try ConfigurationFile.routes(of: configuration)
+            // No route is for an app that is not configured, and its events still come.
+            let gone = apps.filter { configuration.app(named: $0) == nil }
+            guard gone.isEmpty else {
+                for app in gone {
+                    log.error(
+                        "the old routes stay: apps.\(app) is gone; that needs a restart",
+                        ["cause": LogValue(cause)])
+                }
+                return
+            }
             replace(routes, configuration.shortHash)
             log.info(
                 configuration.shortHash == hash

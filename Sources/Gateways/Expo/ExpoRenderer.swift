@@ -126,7 +126,7 @@ public final class ExpoRenderer {
                 rich.end()
             }
         }
-        if let badge = content.notification?.badge ?? content.unread {
+        if let badge = content.notification.flatMap({ $0.badge ?? content.unread }) {
             message.integer("badge", badge)
         }
         // A sound or a badge are enough for Apple's devices; Android shows texts alone.

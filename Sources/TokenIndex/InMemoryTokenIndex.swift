@@ -229,12 +229,12 @@ private final class InMemoryWriter: IndexWriter {
             })
     }
 
-    func mark(_ positions: [IndexTopicPosition]) {
+    func mark(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
         for (record, position) in reading.late.end() {
             _ = store.apply(.invalidation(record), at: position, &reading)
         }
         tell()
-        store.renew(asOf: nil)
+        store.renew(asOf: asOf)
         store.mark(complete: true)
         delegate?.markersWritten()
     }

@@ -109,10 +109,10 @@ internal final class MarkerWriter: RedisReplyHandler {
     }
 
     /// Everything up to the positions is applied. Counts only in the round that `applyFrom` began.
-    func mark(_ positions: [IndexTopicPosition]) {
+    func mark(_ positions: [IndexTopicPosition], asOf: UnixMillis) {
         guard phase == .watching else { return }
         take(positions)
-        asOf = loop.wall
+        self.asOf = max(self.asOf, asOf)
         guard needsReconciling else { return write() }
         begin(.healing)
         let round = round

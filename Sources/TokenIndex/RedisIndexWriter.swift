@@ -102,11 +102,11 @@ internal final class RedisIndexWriter: IndexWriter {
         markers.assign(partitions, of: total)
     }
 
-    func mark(_ positions: [IndexTopicPosition]) {
+    func mark(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
         for (record, position) in late.end() {
             begin(ChangeRun(recounting: record, at: position, writer: self))
         }
-        markers.mark(positions)
+        markers.mark(positions, asOf: asOf ?? now)
     }
 
     func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {

@@ -313,7 +313,10 @@ internal final class MarkerWriter: RedisReplyHandler {
         confirmed = held
         positions = findings.lowest
         let buckets = IndexLimits.buckets
-        if findings.gone > 0 || wantsRebuild {
+        // What was taken back while nobody wrote may be gone from the topics by now.
+        let isOutdated =
+            findings.stamps.map { loop.wall.value - $0.lowerBound > Self.awayMax.millis } ?? false
+        if findings.gone > 0 || wantsRebuild || isOutdated {
             positions = Array(repeating: 0, count: partitions.count)
             held = Array(
                 repeating: Marker(
@@ -383,10 +386,13 @@ internal final class MarkerWriter: RedisReplyHandler {
         nextBucket = (nextBucket + 1) % IndexLimits.buckets
         guard phase == .watching, let expected = held[bucket] else { return }
         let next = Marker(offsets: nextOffsets, stamp: stamp(after: bucket))
+        // With several writers the last one to mark completes a bucket, and others hear nothing of it.
+        let isTrusted = isMarked && partitions.count >= total
         var arguments = [
             stampField, Self.text(expected.stamp), Self.text(next.stamp), trust(next.stamp ?? 0),
+            isTrusted ? "1" : "0",
         ].map { Array($0.utf8) }
-        arguments.reserveCapacity(4 + 3 * fieldTexts.count)
+        arguments.reserveCapacity(5 + 3 * fieldTexts.count)
         arguments += fieldTexts
         arguments += expectedTexts.of(expected.offsets)
         arguments += nextTexts.of(next.offsets)
@@ -404,6 +410,9 @@ internal final class MarkerWriter: RedisReplyHandler {
 
     /// How far the stamps of two buckets may be apart, in ms.
     private static let apartMax: Int64 = 10_000
+    /// How long no writer may have been there. Topics keep null records for 7 days, and reading on
+    /// from the markers takes a while.
+    private static let awayMax = TimeSpan.hours(6 * 24)
     private static let ticksPerRound = 10
     private static let tickInterval = IndexLimits.markerInterval / Int64(ticksPerRound)
 }

@@ -69,6 +69,41 @@ import Testing
         try rig.turn { (try? administrator.run("HEXISTS", key, "c")) == "1" }
     }
 
+    /// A writer that was replaced and does not know it yet takes `c` away and restores nothing.
+    @Test func `notices that a bucket is not trusted any more, and heals it`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let rig = try IndexRig(store)
+        let key = "\(store.prefix){b17}:m"
+        let administrator = try Operator(server)
+        try administrator.run("HDEL", key, "c")
+        try rig.turn { rig.assignments.count == 2 }
+        rig.writer.mark(rig.positions(100))
+        try rig.turn { (try? administrator.run("HEXISTS", key, "c")) == "1" }
+        try rig.turn { rig.reader.isReady }
+    }
+
+    /// Topics forget null records after 7 days.
+    @Test(arguments: [(5, 100), (7, 0)] as [(Int64, Int64)])
+    func `reads everything again when nobody wrote for too long`(days: Int64, next: Int64) throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let rig = try IndexRig(store)
+        rig.writer.stop()
+        let stamp = rig.loop.wall.value - days * 24 * 3_600_000
+        let age = """
+            for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*:m')) do
+              redis.call('HSET', key, 'sd0', ARGV[2])
+            end
+            return 'done'
+            """
+        #expect(
+            try Operator(server).run("EVAL", age, "0", store.prefix, String(stamp)) == "done")
+        let successor = try IndexRig(store, isComplete: false)
+        try successor.takeCharge()
+        #expect(successor.assignments.last?.map(\.nextOffset) == [next, next])
+    }
+
     @Test func `resumes a successor from what the markers say`() throws {
         let server = try RedisServer()
         let store = try RedisStore(server: server)

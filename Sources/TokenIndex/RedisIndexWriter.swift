@@ -187,7 +187,7 @@ internal final class RedisIndexWriter: IndexWriter {
 
     func stepFailed(_ run: ChangeRun, _ error: RedisError) {
         if case .refused(let refusal) = error, isFinal(refusal, refusals: run.refusals) {
-            return finished(run, .refused("Redis refuses it: \(refusal)"))
+            return finished(run, .refused(IndexRefusal.text(refusal)))
         }
         if case .refused(let refusal) = error, loop.now - run.refusedSince >= refusalPatience {
             warning?(
@@ -254,4 +254,9 @@ internal final class RedisIndexWriter: IndexWriter {
     }
 
     private static let refusalsMax = 5
+}
+
+extension IndexRefusal {
+    /// Says that Redis refuses a change.
+    static func text(_ refusal: RedisRefusal) -> String { "Redis refuses it: \(refusal)" }
 }

@@ -162,6 +162,28 @@ import Testing
         #expect(result == .refused("Redis refuses it: WRONGTYPE"))
         #expect(try rig.apply(upload("i2", "u2", token: "T3", at: 2, version: 2)) == .applied)
         try rig.turn { rig.reader.isReady }
+        // The install goes to another user, and so does its token, through another install.
+        let refused = ChangeResult.refused("Redis refuses it: WRONGTYPE")
+        #expect(try rig.apply(upload("i1", "u3", token: "T1", at: 3, version: 3)) == refused)
+        #expect(try rig.ids("u3") == ["app/i1"])
+        try administrator.run("DEL", key)
+        try rig.apply(upload("i4", "u1", token: "T4", at: 3))
+        try administrator.run("SET", key, "not a hash")
+        #expect(try rig.apply(upload("i5", "u3", token: "T4", at: 4)) == refused)
+        #expect(try rig.ids("u3") == ["app/i1", "app/i5"])
+    }
+
+    /// Then the former user's list may still have the entry.
+    @Test func `gives nobody a device that a user cannot be told to have lost`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let rig = try IndexRig(store)
+        try rig.apply(upload("i1", "u1", token: "T1", at: 1))
+        let layout = RedisLayout(prefix: store.prefix)
+        try Operator(server).run("SET", layout.unlinked("u1", app: "app"), "not a hash")
+        let result = try rig.apply(upload("i1", "u2", token: "T1", at: 2, version: 2))
+        #expect(result == .refused("Redis refuses it: WRONGTYPE"))
+        #expect(try rig.ids("u2") == [])
     }
 
     @Test func `does not believe an entry that names another user`() throws {

@@ -286,14 +286,13 @@ internal struct IndexState {
 
     /// Takes a user's addresses out, as a null record would, and the user's name with them.
     mutating func erase(_ user: ForgottenUser, now: UnixMillis) {
-        for id in user.addresses.map(\.id) {
-            guard var install = installs[id.install] else { continue }
-            if let slot = install.addresses[id]?.address.map(TokenSlot.init) {
+        for (key, ids) in Dictionary(grouping: user.addresses.map(\.id), by: \.install) {
+            guard var install = installs[key] else { continue }
+            for (id, slot) in install.erase(ids, of: user.userID, asOf: user.asOf, now: now) {
                 leave(slot, id, now)
             }
-            install.erase(id, of: user.userID, now: now)
-            installs[id.install] = install
-            list(id.install)
+            installs[key] = install
+            list(key)
         }
         people[UserKey(app: user.app, userID: user.userID)] = nil
     }

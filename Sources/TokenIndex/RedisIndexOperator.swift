@@ -205,7 +205,8 @@ extension RedisIndexOperator: IndexOperations {
         for ids in installs.values {
             let key = layout.install(ids[0])
             let plan = try ask(
-                OperatorScripts.erase, [key], [now, span, user.userID] + ids.map(\.text)
+                OperatorScripts.erase, [key],
+                [now, span, user.userID, String(user.asOf.value)] + ids.map(\.text)
             ) { IndexPlan($0) }
             guard let plan else { continue }
             for step in plan.steps(

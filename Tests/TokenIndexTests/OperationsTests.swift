@@ -94,6 +94,29 @@ import Testing
     }
 }
 
+@Suite struct `What came after an operator asked` {
+    @Test func `is not erased with the user who had the device before`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            for (offset, install) in ["a", "b", "c"].enumerated() {
+                try rig.apply(
+                    upload(install, "anna", token: install, at: 1), at: place(Int64(offset)))
+            }
+            let operations = try store.operations()
+            let plan = try operations.forgetting(app: "app", userID: "anna", at: UnixMillis(1_000))
+            #expect(plan.addresses.count == 3)
+            // Somebody else logs in on one device, with the same token; she herself on another.
+            try rig.apply(upload("a", "bert", token: "a", at: 1, version: 2), at: place(10))
+            try rig.apply(upload("b", "anna", token: "b", at: 2_000, version: 2), at: place(11))
+            try operations.erase(plan)
+            #expect(try rig.ids("bert") == ["app/a"], "\(store.name)")
+            #expect(try rig.ids("anna") == ["app/b"], "\(store.name)")
+            try rig.apply(upload("d", "bert", token: "a", at: 3), at: place(12))
+            #expect(try rig.ids("bert") == ["app/d"], "\(store.name): the slot is known")
+        }
+    }
+}
+
 @Suite struct `Comparing Redis with the topics` {
     @Test func `finds nothing where both say the same`() throws {
         let (rig, model, store) = try pair(users: 30)

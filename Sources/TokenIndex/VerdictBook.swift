@@ -225,6 +225,12 @@ extension VerdictBook.Token {
     }
 
     private mutating func settle(_ id: String, _ entry: VerdictBook.Entry) {
+        // The record that says it is held may never have been written.
+        if entry.kind == .release, let counted, counted.fuse == entry.fuse,
+            counted.asOf <= entry.asOf
+        {
+            self.counted = nil
+        }
         var entry = entry
         entry.kind = .release
         holds[id] = entry

@@ -8,7 +8,8 @@ internal enum VerdictScripts {
         local function keep(t, e)
           if not t.p or e.a >= t.p.a then t.p = e end
         end
-        local function settle(h, e)
+        local function settle(t, h, e)
+          if e.k == 'release' and t.c and t.c.n == e.n and t.c.a <= e.a then t.c = nil end
           h[e.i] = {k = 'release', a = e.a, r = e.r, o = e.o, i = e.i, n = e.n}
         end
         local function hold(t, h, e)
@@ -60,14 +61,14 @@ internal enum VerdictScripts {
           local t = a.V[hash] or {h = {}}
           a.V[hash] = t
           if e.k == 'release' then
-            settle(t.h, e)
+            settle(t, t.h, e)
           elseif e.k == 'quarantine' then
             hold(t, t.h, e)
           elseif e.n ~= '' and e.i == '' then
             count(t, t.h, e)
           else
             keep(t, e)
-            if e.i ~= '' then settle(t.h, e) end
+            if e.i ~= '' then settle(t, t.h, e) end
           end
           bound(t.h, \(VerdictBook.holdsMax), function(h)
             return (h.k == 'quarantine' and 1e15 or 0) + h.a

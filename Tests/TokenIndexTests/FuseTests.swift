@@ -124,6 +124,26 @@ extension IndexRig {
         }
     }
 
+    /// A writer that dies, or is replaced, takes what it had to say with it.
+    @Test func `lets go of what it held when the records that say so were lost`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(51)
+            try rig.judge((0..<50).map { counted("i\($0)") })
+            let fuse = try #require(rig.tripped.first, "\(store.name)")
+            try rig.turn { rig.notices.count == 51 }
+            _ = rig.takePublished()
+            let releases = try store.operations().records(settling: fuse.id, .release)
+            #expect(releases.count == 50, "\(store.name)")
+            try rig.judge(releases)
+            #expect(try rig.standings(store, 0..<51) == [.active: 51], "\(store.name)")
+            #expect(try store.operations().fuses().isEmpty, "\(store.name)")
+            // What is judged after it counts again.
+            try rig.judge([counted("i3", asOf: 501)])
+            #expect(try rig.ids("u3") == [], "\(store.name)")
+        }
+    }
+
     @Test func `weighs tokens against the answers of all processes`() throws {
         for store in try Stores.all() {
             let rig = try IndexRig(store)

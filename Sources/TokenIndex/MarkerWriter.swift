@@ -50,6 +50,8 @@ internal final class MarkerWriter: RedisReplyHandler {
     var wipe: ((@escaping (Bool) -> Void) -> Void)?
     /// Compares installs and users; comes back with whether that is done.
     var reconcile: ((@escaping (Bool) -> Void) -> Void)?
+    /// The same in its own time, beside the changes.
+    var tidy: (() -> Void)?
 
     private let client: RedisClient
     private let layout: RedisLayout
@@ -71,6 +73,8 @@ internal final class MarkerWriter: RedisReplyHandler {
     private var isMarked = false
     /// Whether installs and users have to be compared before the next mark.
     private var needsReconciling = false
+    /// Whether one node of several may have lost its last writes without a marker that shows it.
+    private var mayBeTorn = false
     /// Whether the present round has to begin with nothing.
     private var wantsRebuild = false
     private var repliesLeft = 0
@@ -100,7 +104,11 @@ internal final class MarkerWriter: RedisReplyHandler {
     }
 
     /// After every connect: what the store holds is not known any more.
-    func connected() { if !partitions.isEmpty { survey() } }
+    func connected() {
+        guard !partitions.isEmpty else { return }
+        mayBeTorn = client.isCluster
+        survey()
+    }
 
     /// Has everything built anew, as if the store were empty.
     func rebuild() {
@@ -135,6 +143,7 @@ internal final class MarkerWriter: RedisReplyHandler {
         written = nil
         wipe = nil
         reconcile = nil
+        tidy = nil
     }
 
     private func take(_ new: [IndexTopicPosition]) {
@@ -272,9 +281,11 @@ internal final class MarkerWriter: RedisReplyHandler {
         case .holding: restart()
         case .marking:
             isMarked = true
+            if needsReconciling { mayBeTorn = false }
             needsReconciling = false
             watch()
             written?()
+            tidyIfTorn()
         case .idle, .wiping, .watching, .healing: break
         }
     }
@@ -336,6 +347,7 @@ internal final class MarkerWriter: RedisReplyHandler {
             restart()
             // Readers that saw the connection end wait for a renewal.
             for _ in 0..<buckets { renewNext() }
+            tidyIfTorn()
         } else {
             hold()
         }
@@ -344,6 +356,7 @@ internal final class MarkerWriter: RedisReplyHandler {
     private func startWiping() {
         wantsRebuild = false
         needsReconciling = false
+        mayBeTorn = false
         begin(.wiping)
         let round = round
         wipe? { [unowned self] isDone in
@@ -358,6 +371,16 @@ internal final class MarkerWriter: RedisReplyHandler {
             zip(partitions, positions).map {
                 IndexTopicPosition(topic: $0.topic, partition: $0.partition, nextOffset: $1)
             })
+    }
+
+    /// A replica that takes over a node may lack the last tenth of a second, in which no marker of
+    /// that node was renewed, while the other nodes have all of it: a user may have got back what
+    /// another one was given. The changes are not read again, for the markers say that they are
+    /// applied.
+    private func tidyIfTorn() {
+        guard mayBeTorn else { return }
+        mayBeTorn = false
+        tidy?()
     }
 
     // MARK: - Watching

@@ -64,6 +64,7 @@ internal final class RedisIndexWriter: IndexWriter {
         reconciler.relist = { [unowned self] in relist($0, $1) }
         markers.wipe = { [reconciler] in reconciler.wipe($0) }
         markers.reconcile = { [reconciler] in reconciler.reconcile($0) }
+        markers.tidy = { [reconciler] in reconciler.tidy() }
         client.observer = { [unowned self] event in
             observer?(event)
             if event == .ready {

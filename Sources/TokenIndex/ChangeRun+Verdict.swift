@@ -6,6 +6,13 @@ internal import Redis
 
 extension ChangeRun {
     func judge(_ record: InvalidationRecord) {
+        if record.verdict == .forget {
+            return leaveFuses(record) { [self] in judgeFully(record) }
+        }
+        judgeFully(record)
+    }
+
+    private func judgeFully(_ record: InvalidationRecord) {
         judge(record, isRead: true) { [self] plan in
             // One that is set aside may find its registration by the time it is counted.
             if record.isCounted, !writer.setAside(record, at: position), plan.says(.blocks),
@@ -97,21 +104,58 @@ extension ChangeRun {
             // Whatever is known of the address by now: its registration may be read later.
             let arguments = [
                 id, String(position.timestamp), name.text, fuseID, record.reason,
+                writer.isReadingBack ? "1" : "0",
             ]
             run(
-                FuseScripts.adopt, [layout.judged(name), layout.trippedFuses],
+                FuseScripts.adopt,
+                [layout.judged(name), layout.trippedFuses, layout.settledFuses],
                 arguments.map { Array($0.utf8) }
-            ) { [self] _ in finish(.applied) }
+            ) { [self] reply in
+                if let settlement = reply.text.flatMap(FuseSettlement.init(rawValue:)) {
+                    writer.note(.publish(record.settled(by: settlement)))
+                }
+                finish(.applied)
+            }
         } else if plan.says(.held) {
             // The record was about another hold: this one is still to be settled.
             finish(.applied)
         } else {
-            run(
-                FuseScripts.settled,
-                [layout.answers(name), layout.judged(name), layout.trippedFuses],
-                [id, name.text].map { Array($0.utf8) }
-            ) { [self] _ in finish(.applied) }
+            let settlement = writer.isReadingBack ? nil : record.settlement
+            settle(id, name, [settlement?.rawValue ?? "", "0"]) { [self] in finish(.applied) }
         }
+    }
+
+    private func settle(
+        _ id: String, _ name: FuseName, _ how: [String], then next: @escaping () -> Void
+    ) {
+        let layout = writer.layout
+        run(
+            FuseScripts.settled,
+            [
+                layout.answers(name), layout.judged(name), layout.trippedFuses,
+                layout.settledFuses,
+            ], ([id, name.text] + how).map { Array($0.utf8) }
+        ) { _ in next() }
+    }
+
+    /// Takes an address that is to be forgotten out of the fuses that count or hold it; before its
+    /// record forgets which those are.
+    private func leaveFuses(_ record: InvalidationRecord, then next: @escaping () -> Void) {
+        let id = record.addressID
+        run(OperatorScripts.describe, [writer.layout.install(id)], []) { [self] reply in
+            let report = reply.elements.compactMap { AddressReport($0) }.first { $0.id == id }
+            guard let verdicts = report?.verdicts, !verdicts.isDoubtful(after: record.asOf) else {
+                return next()
+            }
+            leave(verdicts.fuses[...], id.text, then: next)
+        }
+    }
+
+    private func leave(
+        _ fuses: ArraySlice<FuseName>, _ id: String, then next: @escaping () -> Void
+    ) {
+        guard let name = fuses.first else { return next() }
+        settle(id, name, ["", "1"]) { [self] in leave(fuses.dropFirst(), id, then: next) }
     }
 
     /// Beside the change: its result matters to nobody else.

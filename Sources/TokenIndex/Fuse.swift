@@ -153,6 +153,25 @@ extension InvalidationRecord {
             && (origin == .gateway || origin == .receipt)
     }
 
+    /// What an operator's decision about the fuse that it names makes of a held verdict.
+    internal func settled(by settlement: FuseSettlement) -> InvalidationRecord {
+        var record = self
+        record.verdict = settlement == .release ? .release : held ?? .suspend
+        record.held = nil
+        record.origin = .operator
+        return record
+    }
+
+    /// What it decides about its fuse when it is the last one; nil when an operator has no part in
+    /// it.
+    internal var settlement: FuseSettlement? {
+        switch verdict {
+        case .quarantine, .forget: nil
+        case .release: .release
+        default: .discard
+        }
+    }
+
     /// The same verdict held back by a fuse that has tripped.
     public func held(by fuseID: String) -> InvalidationRecord {
         var record = self

@@ -36,6 +36,8 @@ internal struct FuseBook {
     }
 
     private var fuses: [FuseName: Fuse] = [:]
+    /// The last fuse of each name that an operator settled, and how.
+    private var settlements: [FuseName: (fuseID: String, settlement: FuseSettlement)] = [:]
     private var churn: [Churn: ChurnHistory] = [:]
 
     mutating func count(answers: Int, for name: FuseName, at now: UnixMillis) {
@@ -72,9 +74,16 @@ internal struct FuseBook {
     /// Takes in what the topic says a fuse holds: after a loss it is all that is left of it. Which
     /// record is read first is a matter of chance, so it decides nothing: of a fuse the earliest
     /// one says since when and why, and of two fuses of a name the later one goes on.
+    ///
+    /// Whoever holds verdicts back hears of a settlement a moment late: once everything is read,
+    /// what comes for a fuse that is settled is not taken in, and the answer says how it was.
     mutating func adopt(
-        _ id: AddressID, _ name: FuseName, fuseID: String, reason: String, at time: Int64
-    ) {
+        _ id: AddressID, _ name: FuseName, fuseID: String, reason: String, at time: Int64,
+        isReadingBack: Bool
+    ) -> FuseSettlement? {
+        if !isReadingBack, let last = settlements[name], !Self.isLater(fuseID, last.fuseID) {
+            return last.settlement
+        }
         var fuse = fuses[name] ?? Fuse()
         fuse.tokens[id] = time
         let told = (id: fuseID, since: UnixMillis(time), reason: reason)
@@ -85,6 +94,7 @@ internal struct FuseBook {
             fuse.tripped = told
         }
         fuses[name] = fuse
+        return nil
     }
 
     /// The ids of a name differ in the moment that they end with.
@@ -94,11 +104,22 @@ internal struct FuseBook {
             ? other.lexicographicallyPrecedes(id) : id.count > other.count
     }
 
-    /// An address is not held any more; the last one makes the fuse whole again.
-    mutating func settled(_ id: AddressID, _ name: FuseName) {
-        guard fuses[name]?.tripped != nil else { return }
+    /// An address is not held any more; the last one makes the fuse whole again. `settlement` is
+    /// what is remembered of it then.
+    mutating func settled(_ id: AddressID, _ name: FuseName, _ settlement: FuseSettlement?) {
+        guard let tripped = fuses[name]?.tripped else { return }
         fuses[name]?.tokens[id] = nil
-        if fuses[name]?.tokens.isEmpty ?? false { fuses[name] = nil }
+        guard fuses[name]?.tokens.isEmpty ?? false else { return }
+        fuses[name] = nil
+        if let settlement { settlements[name] = (tripped.id, settlement) }
+    }
+
+    /// An address is forgotten: it counts for no fuse, and none holds it.
+    mutating func forgotten(_ id: AddressID) {
+        for (name, fuse) in fuses where fuse.tokens[id] != nil {
+            fuses[name]?.tokens[id] = nil
+            if fuse.tripped != nil, fuse.tokens.count == 1 { fuses[name] = nil }
+        }
     }
 
     var tripped: [TrippedFuse] {

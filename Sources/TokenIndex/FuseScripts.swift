@@ -42,9 +42,16 @@ internal enum FuseScripts {
         return out
         """)
 
-    /// KEYS: tokens, tripped fuses. ARGV: address id, the record's time, name, fuse, reason.
+    /// KEYS: tokens, tripped fuses, settled ones. ARGV: address id, the record's time, name, fuse,
+    /// reason, 1 while the topics are read back. Returns how the fuse was settled when it is.
     static let adopt = RedisScript(
         """
+        local last = ARGV[6] == '0' and redis.call('HGET', KEYS[3], ARGV[3])
+        if last then
+          local fuse, settlement = last:match('^([^\\n]*)\\n(.*)$')
+          local id = ARGV[4]
+          if not (#id > #fuse or (#id == #fuse and id > fuse)) then return settlement end
+        end
         redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
         redis.call('PERSIST', KEYS[1])
         local tripped = redis.call('HGET', KEYS[2], ARGV[3])
@@ -58,14 +65,20 @@ internal enum FuseScripts {
         return 1
         """)
 
-    /// KEYS: answers, tokens, tripped fuses. ARGV: address id, name.
+    /// KEYS: answers, tokens, tripped fuses, settled ones. ARGV: address id, name, how it is settled
+    /// or nothing, 1 when the address is to go from a fuse too that only counts.
     static let settled = RedisScript(
         """
-        if redis.call('HEXISTS', KEYS[3], ARGV[2]) == 0 then return 0 end
+        local tripped = redis.call('HGET', KEYS[3], ARGV[2])
+        if not tripped and ARGV[4] == '0' then return 0 end
         redis.call('ZREM', KEYS[2], ARGV[1])
-        if redis.call('EXISTS', KEYS[2]) == 0 then
+        if tripped and redis.call('EXISTS', KEYS[2]) == 0 then
           redis.call('HDEL', KEYS[3], ARGV[2])
           redis.call('DEL', KEYS[1])
+          if ARGV[3] ~= '' then
+            local fuse = tripped:match('^([^\\n]*)')
+            redis.call('HSET', KEYS[4], ARGV[2], fuse .. '\\n' .. ARGV[3])
+          end
         end
         return 1
         """)

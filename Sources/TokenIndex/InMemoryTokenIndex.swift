@@ -193,6 +193,7 @@ extension InMemoryTokenIndex: IndexOperations {
     public func erase(_ user: ForgottenUser) {
         let now = time.wall
         state.withLock { $0.erase(user, now: now) }
+        notes.withLock { $0.erase(app: user.app, userID: user.userID) }
     }
 }
 

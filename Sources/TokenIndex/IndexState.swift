@@ -154,7 +154,10 @@ internal struct IndexState {
         if !isSetAside, state.address.map({ state.verdicts.blocks(record, $0) }) ?? false {
             isHeldBack = weigh(record, at: position, now: now, &reading)
         }
-        close(record, state.verdicts, at: position)
+        if record.verdict == .forget, !state.verdicts.isDoubtful(after: record.asOf) {
+            fuses.forgotten(id)
+        }
+        close(record, state.verdicts, at: position, &reading)
         if !isHeldBack, !reading.late.isReading {
             let said = installs[id.install]?.report(id)?.restatement
             if let said { reading.notices.append(.publish(said)) }
@@ -184,14 +187,20 @@ internal struct IndexState {
     /// The book-keeping of the fuse that a verdict belongs to. What it holds it holds whatever is
     /// known of the address by now: its registration may be read later.
     private mutating func close(
-        _ record: InvalidationRecord, _ verdicts: VerdictBook, at position: TopicPosition
+        _ record: InvalidationRecord, _ verdicts: VerdictBook, at position: TopicPosition,
+        _ reading: inout Reading
     ) {
         guard let name = record.fuseName, let fuseID = record.fuseID else { return }
         let id = record.addressID
         if record.verdict == .quarantine, verdicts.holds(record) {
-            fuses.adopt(id, name, fuseID: fuseID, reason: record.reason, at: position.timestamp)
+            let settlement = fuses.adopt(
+                id, name, fuseID: fuseID, reason: record.reason, at: position.timestamp,
+                isReadingBack: reading.late.isReading)
+            if let settlement {
+                reading.notices.append(.publish(record.settled(by: settlement)))
+            }
         } else if verdicts.held(by: name).isEmpty {
-            fuses.settled(id, name)
+            fuses.settled(id, name, reading.late.isReading ? nil : record.settlement)
         }
     }
 

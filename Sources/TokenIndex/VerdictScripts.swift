@@ -56,8 +56,19 @@ internal enum VerdictScripts {
           for _, e in pairs(t.h) do a = math.max(a, e.a) end
           return a
         end
+        local function forget(a, asof)
+          for hash, t in pairs(a.V) do
+            if t.p and t.p.a <= asof then t.p = nil end
+            if t.c and t.c.a <= asof then t.c = nil end
+            for id, e in pairs(t.h) do
+              if e.k ~= 'release' and e.a <= asof then t.h[id] = nil end
+            end
+            if not t.p and not t.c and next(t.h) == nil then a.V[hash] = nil end
+          end
+        end
         local function take(a, hash, e)
           a.V = a.V or {}
+          if e.k == 'forget' and hash == '' then forget(a, e.a) end
           local t = a.V[hash] or {h = {}}
           a.V[hash] = t
           if e.k == 'release' then

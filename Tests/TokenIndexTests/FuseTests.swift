@@ -144,6 +144,79 @@ extension IndexRig {
         }
     }
 
+    /// Lanes hear of a settlement up to a second late.
+    @Test(arguments: FuseSettlement.allCases)
+    func `stays whole when a verdict comes that was held before it was settled`(
+        settlement: FuseSettlement
+    ) throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(52)
+            try rig.judge((0..<50).map { counted("i\($0)") })
+            let fuse = try #require(rig.tripped.first, "\(store.name)")
+            try rig.turn { rig.notices.count == 51 }
+            try rig.judge(rig.takePublished())
+            let operations = try store.operations()
+            try rig.judge(try operations.records(settling: fuse.id, settlement))
+            try rig.judge([counted("i50").held(by: fuse.id)])
+            #expect(try operations.fuses().isEmpty, "\(store.name)")
+            let published = rig.takePublished()
+            #expect(published.map(\.addressID.installID) == ["i50"], "\(store.name)")
+            try rig.judge(published)
+            let isReleased = settlement == .release
+            #expect(try rig.ids("u50") == (isReleased ? ["app/i50"] : []), "\(store.name)")
+            // And nothing holds what comes later.
+            try rig.judge([counted("i51", asOf: 501)])
+            #expect(
+                try rig.standings(store, 50..<52)
+                    == (isReleased ? [.active: 1, .suspended: 1] : [.suspended: 2]),
+                "\(store.name)")
+            #expect(try operations.fuses().isEmpty && rig.takePublished().isEmpty)
+            #expect(rig.tripped.count == 1, "\(store.name)")
+        }
+    }
+
+    @Test func `lets go of whom an operator forgets`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(60)
+            try rig.judge((0..<40).map { counted("i\($0)") })
+            func forget(_ install: String, asOf: Int64 = 1_000) -> InvalidationRecord {
+                var record = counted(install, asOf: asOf)
+                (record.verdict, record.reason, record.origin) = (.forget, "forgotten", .operator)
+                (record.gateway, record.environment, record.credential) = (nil, nil, nil)
+                record.tokenHash = nil
+                return record
+            }
+            // It counts no more, so that one more is needed.
+            try rig.judge([forget("i0")])
+            try rig.judge((40..<50).map { counted("i\($0)") })
+            #expect(rig.tripped.isEmpty, "\(store.name)")
+            try rig.judge([counted("i50")])
+            let fuse = try #require(rig.tripped.first, "\(store.name)")
+            #expect(fuse.held == 50, "\(store.name)")
+            try rig.turn { rig.notices.count == 51 }
+            try rig.judge(rig.takePublished())
+            // One that is held, and one for which a lane's word comes late.
+            try rig.judge([forget("i1"), forget("i51"), counted("i51").held(by: fuse.id)])
+            let operations = try store.operations()
+            #expect(try operations.fuses().map(\.held) == [50], "\(store.name)")
+            let kept = try operations.reports(app: "app", userID: "u1").flatMap {
+                $0.verdicts.held(by: name)
+            }
+            #expect(kept.isEmpty, "\(store.name)")
+            let records = try operations.records(settling: fuse.id, .release)
+            let late = records.filter { $0.addressID.installID == "i51" }
+            #expect(late.map(\.verdict) == [.forget] && late.map(\.asOf) == [UnixMillis(1_000)])
+            #expect(late.allSatisfy { $0.userID == nil && $0.tokenHash == nil }, "\(store.name)")
+            #expect(!records.contains { ["i0", "i1"].contains($0.addressID.installID) })
+            try rig.judge(records)
+            #expect(try operations.fuses().isEmpty, "\(store.name)")
+            for user in ["u0", "u1", "u51"] { #expect(try rig.ids(user) == [], "\(store.name)") }
+            #expect(try rig.ids("u2") == ["app/i2"], "\(store.name)")
+        }
+    }
+
     @Test func `weighs tokens against the answers of all processes`() throws {
         for store in try Stores.all() {
             let rig = try IndexRig(store)

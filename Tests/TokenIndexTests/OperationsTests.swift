@@ -71,13 +71,29 @@ import Testing
             #expect(plan.invalidations.allSatisfy { $0.verdict == .forget && $0.userID == nil })
             #expect(plan.invalidations.allSatisfy { $0.token == nil && $0.tokenHash == nil })
             #expect(try rig.ids("anna") == ["app/a", "app/a/voip"])
+            for user in ["anna", "ann"] {
+                rig.reader.writeNote("n", "x", app: "app", userID: user, keptFor: .minutes(5))
+            }
+            if let redis = store as? RedisStore {
+                let usage = redis.index.usage(on: rig.loop)
+                defer { usage.stop() }
+                var isTaken = false
+                usage.takePlace(
+                    of: UUIDBytes(high: 1, low: 2), in: [UsageCap("user", Cap(3, in: .hours(1)))],
+                    app: "app", userID: "anna", at: rig.loop.wall
+                ) { _ in isTaken = true }
+                try rig.turn { isTaken }
+            }
+            #expect(try note(rig, of: "anna") == "x" && note(rig, of: "ann") == "x")
             try operations.erase(plan)
+            #expect(try note(rig, of: "anna") == nil && note(rig, of: "ann") == "x")
             #expect(try rig.ids("anna") == [], "\(store.name)")
             #expect(try operations.reports(app: "app", userID: "anna").isEmpty)
             #expect(try rig.ids("bert") == ["app/b"])
             if let redis = store as? RedisStore, redis.name == "in Redis" {
                 #expect(try redis.everything().contains("bert"))
                 #expect(try !redis.everything().contains("anna"), "\(store.name)")
+                #expect(try redis.everything().contains("app:ann/n"), "\(store.name)")
             }
             // The records come round, and older ones come again.
             try rig.apply(gone("a"), at: place(10))
@@ -92,6 +108,14 @@ import Testing
             #expect(try rig.ids("anna") == ["app/a"], "\(store.name): back, by a new login")
         }
     }
+}
+
+/// What a note says.
+private func note(_ rig: IndexRig, of user: String) throws -> String? {
+    var found: Result<String?, IndexFault>?
+    rig.reader.readNote("n", app: "app", userID: user) { found = $0 }
+    try rig.turn { found != nil }
+    return try found?.get()
 }
 
 @Suite struct `What came after an operator asked` {
@@ -185,6 +209,7 @@ extension RedisStore {
               out[#out + 1] = key
               local type = redis.call('TYPE', key).ok
               local values = type == 'hash' and redis.call('HGETALL', key)
+                or type == 'string' and {redis.call('GET', key)}
                 or redis.call('ZRANGE', key, 0, -1)
               for _, value in ipairs(values) do out[#out + 1] = value end
             end

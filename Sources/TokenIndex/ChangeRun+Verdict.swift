@@ -48,47 +48,28 @@ extension ChangeRun {
     // MARK: - The fuse
 
     private func tally(_ record: InvalidationRecord, _ name: FuseName, _ plan: IndexPlan) {
-        let (layout, policy) = (writer.layout, writer.fusePolicy)
-        let arguments = [
-            String(writer.now.value), record.addressID.text, String(position.timestamp),
-            String(policy.window.millis), String(policy.tokensMin), String(policy.permille),
-            name.text, name.id(at: writer.now), record.reason,
-        ]
+        let question = writer.tally(
+            record.addressID.text, name, reason: record.reason, at: position.timestamp)
         run(
-            FuseScripts.tally, [layout.answers(name), layout.judged(name), layout.trippedFuses],
-            arguments.map { Array($0.utf8) }
+            FuseScripts.tally, question.keys, question.arguments.map { Array($0.utf8) }
         ) { [self] reply in
             let words = reply.elements.compactMap(\.text)
-            guard words.count >= 2, words[0] != "pass" else {
+            if words.first == "young" { writer.weighLater(name, reason: record.reason) }
+            guard words.count >= 2 else {
                 if plan.says(.overtaken) { writer.restate(record.addressID) }
                 return carryOut(plan, record.addressID) { [self] in finish(.applied) }
             }
             let held = record.held(by: words[1])
-            if words[0] == "trips" { tripped(record, name, words[1], others: words[2...]) }
+            if words[0] == "trips" {
+                writer.tripped(
+                    name, words[1], reason: record.reason, count: words.count - 1,
+                    others: words[2...])
+            }
             judge(held, isRead: false) { [self] plan in
                 carryOut(plan, record.addressID) { [self] in
                     writer.note(.publish(held))
                     finish(.applied)
                 }
-            }
-        }
-    }
-
-    /// The fuse trips: those who were judged before it did are held as well.
-    private func tripped(
-        _ record: InvalidationRecord, _ name: FuseName, _ fuseID: String,
-        others: ArraySlice<String>
-    ) {
-        writer.note(
-            .fuseTripped(
-                TrippedFuse(
-                    id: fuseID, name: name, since: writer.now, reason: record.reason,
-                    held: others.count + 1)))
-        for text in others {
-            guard let id = AddressID(text) else { continue }
-            writer.describe(id) { [writer] report in
-                guard let record = report?.heldRecord(by: fuseID, name) else { return }
-                writer.note(.publish(record))
             }
         }
     }

@@ -15,6 +15,10 @@ public struct FusePolicy: Sendable, Equatable {
     /// How far back verdicts and answers count; whole minutes.
     public var window = TimeSpan.minutes(5)
 
+    /// Verdicts weigh once they are this old: gateways' answers, which lanes pass on in sums, are
+    /// known later than a verdict that is among them.
+    internal static let weighedAfter = TimeSpan.seconds(2)
+
     /// 5 % and at least 50 tokens within 5 minutes.
     public init() {}
 

@@ -17,6 +17,9 @@ internal struct FuseBook {
     enum Tally: Equatable {
         /// It takes effect.
         case pass
+        /// It takes effect for now. Too many are of its kind, but not all of them weigh yet: the fuse
+        /// is to be weighed again.
+        case young
         /// The fuse has tripped before.
         case tripped(String)
         /// The fuse trips now; with it the addresses judged before.
@@ -47,8 +50,9 @@ internal struct FuseBook {
         churn[key, default: ChurnHistory()].count(answers: answers, at: now)
     }
 
+    /// Counts a verdict; nil only weighs those that are counted.
     mutating func tally(
-        _ id: AddressID, _ name: FuseName, reason: String, at time: Int64, now: UnixMillis,
+        _ id: AddressID?, _ name: FuseName, reason: String, at time: Int64, now: UnixMillis,
         _ policy: FusePolicy
     ) -> Tally {
         var fuse = fuses[name] ?? Fuse()
@@ -57,15 +61,18 @@ internal struct FuseBook {
         if let tripped = fuse.tripped {
             // What is older than the surge is read again, not part of it.
             guard time >= tripped.since.value - policy.window.millis else { return .pass }
-            fuse.tokens[id] = time
+            if let id { fuse.tokens[id] = time }
             return .tripped(tripped.id)
         }
         guard time >= start else { return .pass }
-        fuse.tokens[id] = time
+        if let id { fuse.tokens[id] = time }
         fuse.tokens = fuse.tokens.filter { $0.value >= start }
         fuse.answers = fuse.answers.filter { ($0.key + 1) * 60_000 > start }
         let answers = fuse.answers.values.reduce(0, +)
         guard policy.trips(tokens: fuse.tokens.count, answers: answers) else { return .pass }
+        let end = now.value - FusePolicy.weighedAfter.millis
+        let weighed = fuse.tokens.values.count { $0 <= end }
+        guard policy.trips(tokens: weighed, answers: answers) else { return .young }
         let fuseID = name.id(at: now)
         fuse.tripped = (fuseID, now, reason)
         return .trips(fuseID, fuse.tokens.keys.filter { $0 != id }.sorted())

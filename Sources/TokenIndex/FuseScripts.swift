@@ -4,9 +4,10 @@
 internal import Redis
 
 internal enum FuseScripts {
-    /// KEYS: answers, tokens, tripped fuses. ARGV: now, address id, the record's time, window,
-    /// tokens at least, permille, name, id of the fuse if it trips, reason. Returns `pass`,
-    /// `tripped` and the id, or `trips`, the id and the addresses judged so far.
+    /// KEYS: answers, tokens, tripped fuses. ARGV: now, address id or nothing to weigh only, the
+    /// record's time, window, tokens at least, permille, name, id of the fuse if it trips, reason,
+    /// how old a verdict has to be to weigh. Returns `pass`, `young`, `tripped` and the id, or
+    /// `trips`, the id and the addresses judged so far.
     static let tally = RedisScript(
         """
         local now, id, time, window = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -14,12 +15,12 @@ internal enum FuseScripts {
         if tripped then
           local fuse, since = tripped:match('^([^\\n]*)\\n(%d+)')
           if time < tonumber(since) - window then return {'pass'} end
-          redis.call('ZADD', KEYS[2], ARGV[3], id)
+          if id ~= '' then redis.call('ZADD', KEYS[2], ARGV[3], id) end
           return {'tripped', fuse}
         end
         local start = now - window
         if time < start then return {'pass'} end
-        redis.call('ZADD', KEYS[2], ARGV[3], id)
+        if id ~= '' then redis.call('ZADD', KEYS[2], ARGV[3], id) end
         redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. string.format('%.0f', start))
         redis.call('PEXPIRE', KEYS[2], ARGV[4])
         local tokens, answers = redis.call('ZCARD', KEYS[2]), 0
@@ -33,6 +34,10 @@ internal enum FuseScripts {
           end
         end
         if tokens * 1000 < tonumber(ARGV[6]) * answers then return {'pass'} end
+        local weighed = redis.call('ZCOUNT', KEYS[2], '-inf', now - tonumber(ARGV[10]))
+        if weighed < tonumber(ARGV[5]) or weighed * 1000 < tonumber(ARGV[6]) * answers then
+          return {'young'}
+        end
         redis.call('PERSIST', KEYS[2])
         redis.call('HSET', KEYS[3], ARGV[7], ARGV[8] .. '\\n' .. ARGV[1] .. '\\n' .. ARGV[9])
         local out = {'trips', ARGV[8]}

@@ -127,6 +127,14 @@ public final class InMemoryTokenIndex: Sendable {
         state.withLock { $0.count(answers: answers, for: name, at: now) }
     }
 
+    /// Weighs fuses whose verdicts are old enough by now.
+    fileprivate func weigh(_ reading: inout IndexState.Reading) {
+        let now = time.wall
+        for (name, reason) in reading.young.due(at: now) {
+            state.withLock { $0.weigh(name, reason: reason, now: now, &reading) }
+        }
+    }
+
     /// Looks at the next installs when it is their turn.
     fileprivate func look(_ sweep: inout InMemorySweep) -> [IndexNotice] {
         let now = time.monotonic
@@ -242,6 +250,8 @@ private final class InMemoryWriter: IndexWriter {
 
     func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
         store.renew(asOf: asOf)
+        store.weigh(&reading)
+        tell()
         guard store.isComplete else { return }
         for notice in store.look(&sweep) { delegate?.noticed(notice) }
     }

@@ -65,6 +65,8 @@ internal struct IndexState {
     struct Reading: Sendable {
         /// Verdicts that wait to be counted, while the topics are not read to their end.
         var late = LateCount()
+        /// Fuses that are to be weighed again.
+        var young = YoungFuses()
         /// What others should know.
         var notices: [IndexNotice] = []
     }
@@ -181,7 +183,7 @@ internal struct IndexState {
             return false
         }
         guard record.isCounted, let name = record.fuseName else { return false }
-        return tally(record, name, at: position, now: now, notices: &reading.notices)
+        return tally(record, name, at: position, now: now, &reading)
     }
 
     /// The book-keeping of the fuse that a verdict belongs to. What it holds it holds whatever is
@@ -206,7 +208,7 @@ internal struct IndexState {
 
     private mutating func tally(
         _ record: InvalidationRecord, _ name: FuseName, at position: TopicPosition,
-        now: UnixMillis, notices: inout [IndexNotice]
+        now: UnixMillis, _ reading: inout Reading
     ) -> Bool {
         let id = record.addressID
         let tally = fuses.tally(
@@ -214,25 +216,49 @@ internal struct IndexState {
         let fuseID: String
         switch tally {
         case .pass: return false
+        case .young:
+            reading.young.add(name, record.reason, at: now)
+            return false
         case .tripped(let tripped): fuseID = tripped
         case .trips(let tripped, let others):
             fuseID = tripped
-            notices.append(
-                .fuseTripped(
-                    TrippedFuse(
-                        id: tripped, name: name, since: now, reason: record.reason,
-                        held: others.count + 1)))
-            for other in others {
-                let report = installs[other.install]?.report(other)
-                if let held = report?.heldRecord(by: tripped, name) {
-                    notices.append(.publish(held))
-                }
-            }
+            trip(
+                TrippedFuse(
+                    id: tripped, name: name, since: now, reason: record.reason,
+                    held: others.count + 1), others, &reading)
         }
         let held = record.held(by: fuseID)
         _ = installs[id.install]?.judge(held, at: position, now: now, isRead: false)
-        notices.append(.publish(held))
+        reading.notices.append(.publish(held))
         return true
+    }
+
+    /// Weighs a fuse again that counted verdicts which did not weigh then.
+    mutating func weigh(
+        _ name: FuseName, reason: String, now: UnixMillis, _ reading: inout Reading
+    ) {
+        let tally = fuses.tally(
+            nil, name, reason: reason, at: now.value, now: now, fusePolicy)
+        switch tally {
+        case .pass, .tripped: break
+        case .young: reading.young.add(name, reason, at: now)
+        case .trips(let tripped, let others):
+            trip(
+                TrippedFuse(
+                    id: tripped, name: name, since: now, reason: reason, held: others.count),
+                others, &reading)
+        }
+    }
+
+    /// A fuse has tripped: those who were judged before it did are held as well.
+    private func trip(_ fuse: TrippedFuse, _ others: [AddressID], _ reading: inout Reading) {
+        reading.notices.append(.fuseTripped(fuse))
+        for other in others {
+            let report = installs[other.install]?.report(other)
+            if let held = report?.heldRecord(by: fuse.id, fuse.name) {
+                reading.notices.append(.publish(held))
+            }
+        }
     }
 
     // MARK: - Slots

@@ -29,6 +29,7 @@ internal final class RedisIndexWriter: IndexWriter {
     var refusalPatience = TimeSpan.seconds(10)
     private let warning: ((String) -> Void)?
     private var late = LateCount()
+    private var young = YoungFuses()
 
     /// After so many steps the writer falls silent, as if its process had died: tests of crash
     /// safety stop it after each one.
@@ -112,6 +113,7 @@ internal final class RedisIndexWriter: IndexWriter {
 
     func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
         markers.renew(positions, asOf: asOf ?? now)
+        for (name, reason) in young.due(at: now) { weigh(name, reason: reason) }
     }
 
     func rebuild() { markers.rebuild() }
@@ -168,6 +170,53 @@ internal final class RedisIndexWriter: IndexWriter {
                 if let report = AddressReport(element), report.id == id { found = report }
             }
             done(found)
+        }
+    }
+
+    // MARK: - Fuses
+
+    /// Keys and arguments of `FuseScripts.tally`.
+    func tally(
+        _ id: String, _ name: FuseName, reason: String, at time: Int64
+    ) -> (keys: [String], arguments: [String]) {
+        (
+            [layout.answers(name), layout.judged(name), layout.trippedFuses],
+            [
+                String(now.value), id, String(time), String(fusePolicy.window.millis),
+                String(fusePolicy.tokensMin), String(fusePolicy.permille), name.text,
+                name.id(at: now), reason, String(FusePolicy.weighedAfter.millis),
+            ]
+        )
+    }
+
+    /// Weighs a fuse again when its verdicts are old enough.
+    func weighLater(_ name: FuseName, reason: String) { young.add(name, reason, at: now) }
+
+    private func weigh(_ name: FuseName, reason: String) {
+        let question = tally("", name, reason: reason, at: now.value)
+        ask(FuseScripts.tally, question.keys, question.arguments) { [weak self] reply in
+            let words = reply?.elements.compactMap(\.text) ?? []
+            if reply == nil || words.first == "young" { self?.weighLater(name, reason: reason) }
+            guard words.count >= 2, words[0] == "trips" else { return }
+            self?.tripped(
+                name, words[1], reason: reason, count: words.count - 2, others: words[2...])
+        }
+    }
+
+    /// A fuse has tripped: those who were judged before it did are held as well.
+    func tripped(
+        _ name: FuseName, _ fuseID: String, reason: String, count: Int,
+        others: ArraySlice<String>
+    ) {
+        note(
+            .fuseTripped(
+                TrippedFuse(id: fuseID, name: name, since: now, reason: reason, held: count)))
+        for text in others {
+            guard let id = AddressID(text) else { continue }
+            describe(id) { [weak self] report in
+                guard let record = report?.heldRecord(by: fuseID, name) else { return }
+                self?.note(.publish(record))
+            }
         }
     }
 

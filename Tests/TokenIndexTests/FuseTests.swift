@@ -28,9 +28,9 @@ extension IndexRig {
         try turn { tags.allSatisfy { self.result(of: $0) != nil } }
     }
 
-    /// Applies verdicts one after another, as if they were read this moment.
+    /// Applies verdicts one after another, as if they had just become old enough to weigh.
     fileprivate func judge(
-        _ records: [InvalidationRecord], age: TimeSpan = .zero, partition: Int32 = 0
+        _ records: [InvalidationRecord], age: TimeSpan = .seconds(2), partition: Int32 = 0
     ) throws {
         for record in records {
             offset += 1
@@ -237,6 +237,47 @@ extension IndexRig {
         }
     }
 
+    /// Lanes pass answers on in sums, a second and more after a verdict that is among them was read.
+    @Test(arguments: [true, false])
+    func `weighs verdicts once the answers beside them are known`(isAnswered: Bool) throws {
+        let time = ManualTime()
+        for store in [InMemoryStore(time: time), try RedisStore()] as [any IndexStore] {
+            let rig = try IndexRig(store, time: time)
+            try rig.register(60)
+            func pass(_ span: TimeSpan) {
+                time.advance(by: span)
+                for _ in 0..<5 { rig.loop.turn(waitingUpTo: .milliseconds(5)) }
+                rig.writer.renew(rig.positions(100), asOf: nil)
+                for _ in 0..<5 { rig.loop.turn(waitingUpTo: .milliseconds(5)) }
+            }
+            try rig.judge((0..<50).map { counted("i\($0)") }, age: .zero)
+            pass(.milliseconds(900))
+            if isAnswered {
+                rig.reader.count(answers: 10_000, for: name)
+                time.advance(by: .milliseconds(900))
+                try rig.turn { (store as? RedisStore)?.counted(self.name) ?? 10_000 == 10_000 }
+            } else {
+                pass(.milliseconds(900))
+            }
+            #expect(rig.tripped.isEmpty, "\(store.name)")
+            pass(.milliseconds(500))
+            pass(.seconds(2))
+            guard !isAnswered else {
+                #expect(rig.tripped.isEmpty, "\(store.name)")
+                continue
+            }
+            // No further verdict had to come.
+            let fuse = try #require(rig.tripped.first, "\(store.name)")
+            #expect(rig.tripped.count == 1 && fuse.held == 50, "\(store.name)")
+            #expect(fuse.name == name && fuse.reason == "BadDeviceToken", "\(store.name)")
+            try rig.turn { rig.notices.count == 51 }
+            try rig.judge(rig.takePublished())
+            #expect(
+                try rig.standings(store, 0..<60) == [.quarantined: 50, .active: 10],
+                "\(store.name)")
+        }
+    }
+
     @Test func `counts the verdicts of all writers together, and trips once`() throws {
         for store in try Stores.all() {
             let rig = try IndexRig(store)
@@ -358,7 +399,7 @@ extension IndexRig {
     @Test func `holds nothing again that was released, in whatever order a rebuild reads`() throws {
         for make in Stores.makers {
             let rig = try IndexRig(try make())
-            let now = rig.loop.wall
+            let now = rig.loop.wall - .seconds(2)
             var topic = Topic()
             let surge = (0..<50).map { counted("i\($0)") }
             topic.write(surge, at: now)
@@ -392,7 +433,7 @@ extension IndexRig {
         for make in Stores.makers {
             let rig = try IndexRig(try make())
             var topic = Topic()
-            topic.write((0..<50).map { counted("i\($0)") }, at: rig.loop.wall)
+            topic.write((0..<50).map { counted("i\($0)") }, at: rig.loop.wall - .seconds(2))
             for (first, isDeviceFirst) in [(0, true), (1, true), (0, false)] as [(Int32, Bool)] {
                 let store = try make()
                 let rebuilt = try rebuild(

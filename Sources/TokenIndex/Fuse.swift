@@ -134,6 +134,8 @@ public enum IndexNotice: Sendable {
     case publish(InvalidationRecord)
     /// All installs were looked at for addresses that were not seen for too long.
     case swept(SweepReport)
+    /// Whether a server of the store may evict keys; said again now and then.
+    case evicts(Bool)
 }
 
 extension InvalidationRecord {

@@ -62,6 +62,7 @@ internal final class RedisIndexWriter: IndexWriter {
             delegate?.markersWritten()
         }
         sweeper.note = { [unowned self] in note($0) }
+        eviction?.told = { [unowned self] in note(.evicts($0)) }
         reconciler.relist = { [unowned self] in relist($0, $1) }
         markers.wipe = { [reconciler] in reconciler.wipe($0) }
         markers.reconcile = { [reconciler] in reconciler.reconcile($0) }

@@ -343,6 +343,10 @@ private final class Stream: Sendable {
         #expect(metrics.contains("bugle_fuse_trips_total\(labels) 1"))
         #expect(metrics.contains("bugle_churn_alarms_total\(labels) 1"))
         #expect(metrics.contains("bugle_index_stale_total 4"))
+        board.take(.evicts(true))
+        #expect(world.metrics().contains("bugle_redis_evicts 1"))
+        board.stopWriting()
+        #expect(world.metrics().contains("bugle_redis_evicts 0"))
     }
 
     @Test func `is written on the topic of verdicts, also when the cluster was away`() throws {

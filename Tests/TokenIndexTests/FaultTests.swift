@@ -8,6 +8,19 @@ import Testing
 
 @testable import TokenIndex
 
+/// Hears what a writer says of evictions.
+private final class Notices: IndexWriterDelegate {
+    var evicts: [Bool] = []
+
+    func noticed(_ notice: IndexNotice) {
+        if case .evicts(let isSo) = notice { evicts.append(isSo) }
+    }
+
+    func changeFinished(tag: UInt64, _ result: ChangeResult) {}
+    func applyFrom(_ positions: [IndexTopicPosition]) {}
+    func markersWritten() {}
+}
+
 @Suite struct `The index in Redis` {
     @Test func `answers a look-up made while Redis was away once it is back and filled`() throws {
         let server = try RedisServer()
@@ -275,8 +288,14 @@ import Testing
         let loop = try EventLoop(name: "warnings")
         var warnings: [String] = []
         let writer = store.index.writer(on: loop, warning: { warnings.append($0) })
-        while warnings.isEmpty { loop.turn(waitingUpTo: .milliseconds(50)) }
+        let notices = Notices()
+        writer.delegate = notices
+        let deadline = SystemTime.shared.monotonic + .seconds(20)
+        while notices.evicts.isEmpty, SystemTime.shared.monotonic < deadline {
+            loop.turn(waitingUpTo: .milliseconds(50))
+        }
         writer.stop()
+        #expect(notices.evicts == [true])
         #expect(warnings[0].contains("allkeys-lru") && warnings[0].contains("noeviction"))
 
         let administrator = try Operator(server)

@@ -218,6 +218,7 @@ internal final class IndexFeedLoop {
         state.lagMillis.store(0, ordering: .relaxed)
         // What the writer found out is not found out again.
         for case .noticed(let notice) in orders.take() { notices.take(notice) }
+        notices.stopWriting()
         state.hindrance.withLock { $0 = nil }
         for ticket in state.tickets.withLock({ tickets in
             defer { tickets = [] }

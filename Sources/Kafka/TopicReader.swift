@@ -22,10 +22,11 @@ public final class TopicReader {
     private let queue: ClientQueue
     private var topics: [String: OpaquePointer] = [:]
     private var started: [TopicPartition] = []
-    private var atEnd: Set<TopicPartition> = []
-    private var reachedEnd: Set<TopicPartition> = []
+    private var progress: [TopicPartition: PartitionProgress] = [:]
     /// Called when a partition delivers an error instead of a record.
     public var onFault: ((TopicPartition, KafkaError) -> Void)?
+    /// Called when a partition was read to its end, with the offset that is next.
+    public var onEnd: ((TopicPartition, Int64) -> Void)?
 
     /// Looks the topics up and starts reading all their partitions. `onlyCommitted` hides records
     /// of transactions that were not committed.
@@ -65,11 +66,19 @@ public final class TopicReader {
     public var partitions: [TopicPartition] { started }
 
     /// True when every partition was read to its end and nothing came since.
-    public var isAtEnd: Bool { atEnd.count == started.count }
+    public var isAtEnd: Bool { progress.values.allSatisfy(\.isAtEnd) }
 
-    /// True when every partition was at its end at some time since the start: all that was visible
-    /// when reading began was handed out, on topics that never stand still too.
-    public var hasReachedEveryEnd: Bool { reachedEnd.count == started.count }
+    /// True when all that was visible when reading began was handed out, or since `aimAtEnds` when
+    /// that was called; on topics that never stand still too.
+    public var hasReachedEveryEnd: Bool { progress.values.allSatisfy(\.hasReachedEnd) }
+
+    /// From now on `hasReachedEveryEnd` is about what is visible at this moment.
+    public func aimAtEnds(timeout: TimeSpan) throws(KafkaError) {
+        for place in started {
+            let visible = try client.watermarks(place, timeout: timeout)
+            progress[place]?.aim(at: visible)
+        }
+    }
 
     /// Hands up to `max` records to `body`, waiting up to `timeout` for the first one; returns how
     /// many came. Several partitions interleave; within one the order is kept.
@@ -107,17 +116,29 @@ public final class TopicReader {
         let place = TopicPartition(name, message.pointee.partition)
         switch message.pointee.err {
         case RD_KAFKA_RESP_ERR_NO_ERROR:
-            atEnd.remove(place)
+            progress[place, default: PartitionProgress()].read(message.pointee.offset) {
+                end(of: message)
+            }
             body(KafkaRecord(message, at: place))
             return true
         case RD_KAFKA_RESP_ERR__PARTITION_EOF:
-            atEnd.insert(place)
-            reachedEnd.insert(place)
+            progress[place, default: PartitionProgress()].ended(at: message.pointee.offset)
+            onEnd?(place, message.pointee.offset)
         case let code:
             let text = rd_kafka_message_errstr(message).map { String(cString: $0) }
             onFault?(place, KafkaError(code, text))
         }
         return false
+    }
+
+    /// Where the partition ended when it was last asked for records; nil when that is not known.
+    private func end(of message: UnsafeMutablePointer<rd_kafka_message_t>) -> Int64? {
+        guard let topic = message.pointee.rkt else { return nil }
+        var low: Int64 = 0
+        var high: Int64 = 0
+        let code = rd_kafka_get_watermark_offsets(
+            client.pointer, rd_kafka_topic_name(topic), message.pointee.partition, &low, &high)
+        return code == RD_KAFKA_RESP_ERR_NO_ERROR && high > 0 ? high : nil
     }
 
     private func open(_ place: TopicPartition, from start: Start) throws(KafkaError) {
@@ -139,5 +160,40 @@ public final class TopicReader {
         guard rd_kafka_consume_start_queue(topic, place.partition, offset, queue.pointer) == 0
         else { throw KafkaError(rd_kafka_last_error(), "\(place)") }
         started.append(place)
+        progress[place] = PartitionProgress()
+    }
+}
+
+/// How far a partition is read.
+private struct PartitionProgress {
+    /// Whether nothing came since the end was last seen.
+    private(set) var isAtEnd = false
+    private(set) var hasReachedEnd = false
+    /// The offset that is next, as far as anything was read.
+    private var next: Int64?
+    /// What has to be reached: a partition that is written to all the time never is at its end.
+    private var target: Int64?
+    /// Whether the target was asked for; what was fetched before then may end earlier.
+    private var isAimed = false
+
+    mutating func aim(at visible: Range<Int64>) {
+        target = visible.upperBound
+        isAimed = true
+        hasReachedEnd = visible.isEmpty || next.map { $0 >= visible.upperBound } ?? false
+    }
+
+    /// Takes in a record; `end` tells where the partition ended when it was last asked for any.
+    mutating func read(_ offset: Int64, end: () -> Int64?) {
+        isAtEnd = false
+        next = offset + 1
+        guard !hasReachedEnd else { return }
+        target = target ?? end()
+        if let target, offset + 1 >= target { hasReachedEnd = true }
+    }
+
+    mutating func ended(at offset: Int64) {
+        isAtEnd = true
+        next = offset
+        if !isAimed || offset >= target ?? 0 { hasReachedEnd = true }
     }
 }

@@ -104,6 +104,11 @@ extension AddressReport {
         var found = report.verdicts.held(by: fuse.name)
         // Held already, and the record that says so is still on its way.
         if found.isEmpty { found = report.verdicts.counted(by: fuse.name) }
+        if let forgotten = report.verdicts.forgotten {
+            found = found.filter { $0.entry.asOf > forgotten.asOf }
+            // A compacted topic is to go on saying that.
+            if found.isEmpty { return [report.forgotten(forgotten, fuse)] }
+        }
         // The present token comes last: a compacted topic keeps that one.
         let present = report.address?.tokenHash
         found = found.filter { $0.hash != present } + found.filter { $0.hash == present }
@@ -116,6 +121,17 @@ extension AddressReport {
             record.fuseID = entry.fuseID ?? fuse.id
             return record
         }
+    }
+
+    private func forgotten(
+        _ entry: VerdictBook.Entry, _ fuse: TrippedFuse
+    ) -> InvalidationRecord {
+        var record = self.record(.forget, ("", entry), origin: .operator)
+        record.gateway = fuse.name.gateway
+        record.environment = fuse.name.environment
+        record.credential = fuse.name.credential
+        record.fuseID = fuse.id
+        return record
     }
 
     private func unknown(_ fuse: TrippedFuse) -> VerdictBook.Found {

@@ -6,6 +6,13 @@ internal import Redis
 
 extension ChangeRun {
     func judge(_ record: InvalidationRecord) {
+        if record.verdict == .forget {
+            return leaveFuses(record) { [self] in judgeFully(record) }
+        }
+        judgeFully(record)
+    }
+
+    private func judgeFully(_ record: InvalidationRecord) {
         judge(record, isRead: true) { [self] plan in
             // One that is set aside may find its registration by the time it is counted.
             if record.isCounted, !writer.setAside(record, at: position), plan.says(.blocks),
@@ -41,47 +48,28 @@ extension ChangeRun {
     // MARK: - The fuse
 
     private func tally(_ record: InvalidationRecord, _ name: FuseName, _ plan: IndexPlan) {
-        let (layout, policy) = (writer.layout, writer.fusePolicy)
-        let arguments = [
-            String(writer.now.value), record.addressID.text, String(position.timestamp),
-            String(policy.window.millis), String(policy.tokensMin), String(policy.permille),
-            name.text, name.id(at: writer.now), record.reason,
-        ]
+        let question = writer.tally(
+            record.addressID.text, name, reason: record.reason, at: position.timestamp)
         run(
-            FuseScripts.tally, [layout.answers(name), layout.judged(name), layout.trippedFuses],
-            arguments.map { Array($0.utf8) }
+            FuseScripts.tally, question.keys, question.arguments.map { Array($0.utf8) }
         ) { [self] reply in
             let words = reply.elements.compactMap(\.text)
-            guard words.count >= 2, words[0] != "pass" else {
+            if words.first == "young" { writer.weighLater(name, reason: record.reason) }
+            guard words.count >= 2 else {
                 if plan.says(.overtaken) { writer.restate(record.addressID) }
                 return carryOut(plan, record.addressID) { [self] in finish(.applied) }
             }
             let held = record.held(by: words[1])
-            if words[0] == "trips" { tripped(record, name, words[1], others: words[2...]) }
+            if words[0] == "trips" {
+                writer.tripped(
+                    name, words[1], reason: record.reason, count: words.count - 1,
+                    others: words[2...])
+            }
             judge(held, isRead: false) { [self] plan in
                 carryOut(plan, record.addressID) { [self] in
                     writer.note(.publish(held))
                     finish(.applied)
                 }
-            }
-        }
-    }
-
-    /// The fuse trips: those who were judged before it did are held as well.
-    private func tripped(
-        _ record: InvalidationRecord, _ name: FuseName, _ fuseID: String,
-        others: ArraySlice<String>
-    ) {
-        writer.note(
-            .fuseTripped(
-                TrippedFuse(
-                    id: fuseID, name: name, since: writer.now, reason: record.reason,
-                    held: others.count + 1)))
-        for text in others {
-            guard let id = AddressID(text) else { continue }
-            writer.describe(id) { [writer] report in
-                guard let record = report?.heldRecord(by: fuseID, name) else { return }
-                writer.note(.publish(record))
             }
         }
     }
@@ -97,21 +85,58 @@ extension ChangeRun {
             // Whatever is known of the address by now: its registration may be read later.
             let arguments = [
                 id, String(position.timestamp), name.text, fuseID, record.reason,
+                writer.isReadingBack ? "1" : "0",
             ]
             run(
-                FuseScripts.adopt, [layout.judged(name), layout.trippedFuses],
+                FuseScripts.adopt,
+                [layout.judged(name), layout.trippedFuses, layout.settledFuses],
                 arguments.map { Array($0.utf8) }
-            ) { [self] _ in finish(.applied) }
+            ) { [self] reply in
+                if let settlement = reply.text.flatMap(FuseSettlement.init(rawValue:)) {
+                    writer.note(.publish(record.settled(by: settlement)))
+                }
+                finish(.applied)
+            }
         } else if plan.says(.held) {
             // The record was about another hold: this one is still to be settled.
             finish(.applied)
         } else {
-            run(
-                FuseScripts.settled,
-                [layout.answers(name), layout.judged(name), layout.trippedFuses],
-                [id, name.text].map { Array($0.utf8) }
-            ) { [self] _ in finish(.applied) }
+            let settlement = writer.isReadingBack ? nil : record.settlement
+            settle(id, name, [settlement?.rawValue ?? "", "0"]) { [self] in finish(.applied) }
         }
+    }
+
+    private func settle(
+        _ id: String, _ name: FuseName, _ how: [String], then next: @escaping () -> Void
+    ) {
+        let layout = writer.layout
+        run(
+            FuseScripts.settled,
+            [
+                layout.answers(name), layout.judged(name), layout.trippedFuses,
+                layout.settledFuses,
+            ], ([id, name.text] + how).map { Array($0.utf8) }
+        ) { _ in next() }
+    }
+
+    /// Takes an address that is to be forgotten out of the fuses that count or hold it; before its
+    /// record forgets which those are.
+    private func leaveFuses(_ record: InvalidationRecord, then next: @escaping () -> Void) {
+        let id = record.addressID
+        run(OperatorScripts.describe, [writer.layout.install(id)], []) { [self] reply in
+            let report = reply.elements.compactMap { AddressReport($0) }.first { $0.id == id }
+            guard let verdicts = report?.verdicts, !verdicts.isDoubtful(after: record.asOf) else {
+                return next()
+            }
+            leave(verdicts.fuses[...], id.text, then: next)
+        }
+    }
+
+    private func leave(
+        _ fuses: ArraySlice<FuseName>, _ id: String, then next: @escaping () -> Void
+    ) {
+        guard let name = fuses.first else { return next() }
+        settle(id, name, ["", "1"]) { [self] in leave(fuses.dropFirst(), id, then: next) }
     }
 
     /// Beside the change: its result matters to nobody else.

@@ -32,6 +32,10 @@ internal final class ChangeRun: RedisReplyHandler {
     private(set) var refusals = 0
     /// When the refusals began that nothing has interrupted since.
     private(set) var refusedSince = MonotonicTime.distantFuture
+    /// What to do without the present step, which is about the entry of the user with that key.
+    private var detour: (userKey: String, go: () -> Void)?
+    /// Why an entry was not taken out or in: what lies at its user's key is no list.
+    private var spoilt: RedisRefusal?
 
     init(
         _ change: IndexChange, at position: TopicPosition, tag: UInt64, writer: RedisIndexWriter
@@ -103,22 +107,31 @@ internal final class ChangeRun: RedisReplyHandler {
     /// would be known to nobody.
     func restart() {
         step = nil
+        detour = nil
+        spoilt = nil
         start()
     }
 
     /// Lets go of what would follow.
-    func cancel() { step = nil }
+    func cancel() {
+        step = nil
+        detour = nil
+    }
 
     func replied(_ reply: RedisReply, tag: UInt64) {
         guard let step else { return }
         self.step = nil
+        detour = nil
         step(reply)
     }
 
     func failed(_ error: RedisError, tag: UInt64) {
-        if case .refused = error {
+        if case .refused(let refusal) = error {
             refusals += 1
             refusedSince = min(refusedSince, writer.clock)
+            if refusal.kind == .wrongType, let detour {
+                return leaveOut(detour.userKey, error, refusal)
+            }
         } else {
             refusedSince = .distantFuture
         }
@@ -133,28 +146,48 @@ internal final class ChangeRun: RedisReplyHandler {
         writer.send(script, keys, arguments, for: self)
     }
 
-    func finish(_ result: ChangeResult) { writer.finished(self, result) }
+    /// Leaves out a step about a user at whose key something lies that is no list. That user is
+    /// unreadable to look-ups as well, and others whom the change concerns are not to suffer from
+    /// it. The install's record is not told that all is done, so that the next change tries again.
+    private func leaveOut(_ userKey: String, _ error: RedisError, _ refusal: RedisRefusal) {
+        writer.ask(IndexScripts.type, [userKey], []) { [self] reply in
+            guard let detour else { return }
+            guard let reply else { return writer.stepFailed(self, .disconnected) }
+            // Another key of the user is at fault, and the list may still show the entry.
+            guard let type = reply.text, type != "hash", type != "none" else {
+                return writer.stepFailed(self, error)
+            }
+            spoilt = refusal
+            step = nil
+            self.detour = nil
+            detour.go()
+        }
+    }
+
+    func finish(_ result: ChangeResult) {
+        writer.finished(self, spoilt.map { .refused(IndexRefusal.text($0)) } ?? result)
+    }
 
     // MARK: - Plans
 
     func carryOut(_ plan: IndexPlan, _ id: AddressID, then next: @escaping () -> Void) {
-        var steps = plan.steps(
+        let steps = plan.steps(
             app: id.app, layout: writer.layout, entriesPerKey: writer.entriesPerKey)
-        if plan.needsClean {
+        take(steps[...]) { [self] in
+            guard plan.needsClean, spoilt == nil else { return next() }
             let now = Array(String(writer.now.value).utf8)
-            steps.append(
-                PlanStep(
-                    script: IndexScripts.clean, keys: [writer.layout.install(id)],
-                    arguments: [now, PlanStep.span, Array(plan.revision.utf8)]))
+            run(
+                IndexScripts.clean, [writer.layout.install(id)],
+                [now, PlanStep.span, Array(plan.revision.utf8)]
+            ) { _ in next() }
         }
-        take(steps[...], then: next)
     }
 
     private func take(_ steps: ArraySlice<PlanStep>, then next: @escaping () -> Void) {
         guard let step = steps.first else { return next() }
-        run(step.script, step.keys, step.arguments) { [self] _ in
-            take(steps.dropFirst(), then: next)
-        }
+        let goOn = { [self] in take(steps.dropFirst(), then: next) }
+        detour = step.userKey.map { ($0, goOn) }
+        run(step.script, step.keys, step.arguments) { _ in goOn() }
     }
 
     func common(_ id: String) -> [[UInt8]] {

@@ -10,6 +10,10 @@ internal final class EvictionCheck: RedisReplyHandler {
     private let client: RedisClient
     private let loop: EventLoop
     private let warn: (String) -> Void
+    /// Told of every round whether any server may evict keys.
+    var told: ((Bool) -> Void)?
+    private var repliesLeft = 0
+    private var evicts = false
     private lazy var timer = LoopTimer { [unowned self] in start() }
 
     init(_ client: RedisClient, on loop: EventLoop, _ warn: @escaping (String) -> Void) {
@@ -19,18 +23,24 @@ internal final class EvictionCheck: RedisReplyHandler {
     }
 
     func start() {
-        _ = client.sendToAll(["INFO", "memory"], to: self)
+        evicts = false
+        repliesLeft = client.sendToAll(["INFO", "memory"], to: self)
         loop.schedule(timer, at: loop.now + Self.interval)
     }
 
-    func stop() { loop.cancel(timer) }
+    func stop() {
+        loop.cancel(timer)
+        told = nil
+    }
 
     func replied(_ reply: RedisReply, tag: UInt64) {
+        defer { count() }
         let name = "maxmemory_policy:"
         let lines = (reply.text ?? "").split(whereSeparator: \.isNewline)
         guard let line = lines.first(where: { $0.hasPrefix(name) }) else { return }
         let policy = line.dropFirst(name.count)
         if policy != "noeviction" {
+            evicts = true
             warn(
                 "Redis may evict keys of the token index: maxmemory-policy is \(policy). "
                     + "Users would lose their devices; set it to noeviction.")
@@ -38,7 +48,12 @@ internal final class EvictionCheck: RedisReplyHandler {
     }
 
     /// An ACL user need not be allowed to ask.
-    func failed(_ error: RedisError, tag: UInt64) {}
+    func failed(_ error: RedisError, tag: UInt64) { count() }
+
+    private func count() {
+        repliesLeft -= 1
+        if repliesLeft == 0 { told?(evicts) }
+    }
 
     private static let interval = TimeSpan.seconds(60)
 }

@@ -15,6 +15,10 @@ public struct FusePolicy: Sendable, Equatable {
     /// How far back verdicts and answers count; whole minutes.
     public var window = TimeSpan.minutes(5)
 
+    /// Verdicts weigh once they are this old: gateways' answers, which lanes pass on in sums, are
+    /// known later than a verdict that is among them.
+    internal static let weighedAfter = TimeSpan.seconds(2)
+
     /// 5 % and at least 50 tokens within 5 minutes.
     public init() {}
 
@@ -130,6 +134,8 @@ public enum IndexNotice: Sendable {
     case publish(InvalidationRecord)
     /// All installs were looked at for addresses that were not seen for too long.
     case swept(SweepReport)
+    /// Whether a server of the store may evict keys; said again now and then.
+    case evicts(Bool)
 }
 
 extension InvalidationRecord {
@@ -151,6 +157,25 @@ extension InvalidationRecord {
     internal var isChurn: Bool {
         verdict == .invalidate && credential == nil
             && (origin == .gateway || origin == .receipt)
+    }
+
+    /// What an operator's decision about the fuse that it names makes of a held verdict.
+    internal func settled(by settlement: FuseSettlement) -> InvalidationRecord {
+        var record = self
+        record.verdict = settlement == .release ? .release : held ?? .suspend
+        record.held = nil
+        record.origin = .operator
+        return record
+    }
+
+    /// What it decides about its fuse when it is the last one; nil when an operator has no part in
+    /// it.
+    internal var settlement: FuseSettlement? {
+        switch verdict {
+        case .quarantine, .forget: nil
+        case .release: .release
+        default: .discard
+        }
     }
 
     /// The same verdict held back by a fuse that has tripped.

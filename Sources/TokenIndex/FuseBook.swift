@@ -17,6 +17,9 @@ internal struct FuseBook {
     enum Tally: Equatable {
         /// It takes effect.
         case pass
+        /// It takes effect for now. Too many are of its kind, but not all of them weigh yet: the fuse
+        /// is to be weighed again.
+        case young
         /// The fuse has tripped before.
         case tripped(String)
         /// The fuse trips now; with it the addresses judged before.
@@ -36,6 +39,8 @@ internal struct FuseBook {
     }
 
     private var fuses: [FuseName: Fuse] = [:]
+    /// The last fuse of each name that an operator settled, and how.
+    private var settlements: [FuseName: (fuseID: String, settlement: FuseSettlement)] = [:]
     private var churn: [Churn: ChurnHistory] = [:]
 
     mutating func count(answers: Int, for name: FuseName, at now: UnixMillis) {
@@ -45,8 +50,9 @@ internal struct FuseBook {
         churn[key, default: ChurnHistory()].count(answers: answers, at: now)
     }
 
+    /// Counts a verdict; nil only weighs those that are counted.
     mutating func tally(
-        _ id: AddressID, _ name: FuseName, reason: String, at time: Int64, now: UnixMillis,
+        _ id: AddressID?, _ name: FuseName, reason: String, at time: Int64, now: UnixMillis,
         _ policy: FusePolicy
     ) -> Tally {
         var fuse = fuses[name] ?? Fuse()
@@ -55,15 +61,18 @@ internal struct FuseBook {
         if let tripped = fuse.tripped {
             // What is older than the surge is read again, not part of it.
             guard time >= tripped.since.value - policy.window.millis else { return .pass }
-            fuse.tokens[id] = time
+            if let id { fuse.tokens[id] = time }
             return .tripped(tripped.id)
         }
         guard time >= start else { return .pass }
-        fuse.tokens[id] = time
+        if let id { fuse.tokens[id] = time }
         fuse.tokens = fuse.tokens.filter { $0.value >= start }
         fuse.answers = fuse.answers.filter { ($0.key + 1) * 60_000 > start }
         let answers = fuse.answers.values.reduce(0, +)
         guard policy.trips(tokens: fuse.tokens.count, answers: answers) else { return .pass }
+        let end = now.value - FusePolicy.weighedAfter.millis
+        let weighed = fuse.tokens.values.count { $0 <= end }
+        guard policy.trips(tokens: weighed, answers: answers) else { return .young }
         let fuseID = name.id(at: now)
         fuse.tripped = (fuseID, now, reason)
         return .trips(fuseID, fuse.tokens.keys.filter { $0 != id }.sorted())
@@ -72,9 +81,16 @@ internal struct FuseBook {
     /// Takes in what the topic says a fuse holds: after a loss it is all that is left of it. Which
     /// record is read first is a matter of chance, so it decides nothing: of a fuse the earliest
     /// one says since when and why, and of two fuses of a name the later one goes on.
+    ///
+    /// Whoever holds verdicts back hears of a settlement a moment late: once everything is read,
+    /// what comes for a fuse that is settled is not taken in, and the answer says how it was.
     mutating func adopt(
-        _ id: AddressID, _ name: FuseName, fuseID: String, reason: String, at time: Int64
-    ) {
+        _ id: AddressID, _ name: FuseName, fuseID: String, reason: String, at time: Int64,
+        isReadingBack: Bool
+    ) -> FuseSettlement? {
+        if !isReadingBack, let last = settlements[name], !Self.isLater(fuseID, last.fuseID) {
+            return last.settlement
+        }
         var fuse = fuses[name] ?? Fuse()
         fuse.tokens[id] = time
         let told = (id: fuseID, since: UnixMillis(time), reason: reason)
@@ -85,6 +101,7 @@ internal struct FuseBook {
             fuse.tripped = told
         }
         fuses[name] = fuse
+        return nil
     }
 
     /// The ids of a name differ in the moment that they end with.
@@ -94,11 +111,22 @@ internal struct FuseBook {
             ? other.lexicographicallyPrecedes(id) : id.count > other.count
     }
 
-    /// An address is not held any more; the last one makes the fuse whole again.
-    mutating func settled(_ id: AddressID, _ name: FuseName) {
-        guard fuses[name]?.tripped != nil else { return }
+    /// An address is not held any more; the last one makes the fuse whole again. `settlement` is
+    /// what is remembered of it then.
+    mutating func settled(_ id: AddressID, _ name: FuseName, _ settlement: FuseSettlement?) {
+        guard let tripped = fuses[name]?.tripped else { return }
         fuses[name]?.tokens[id] = nil
-        if fuses[name]?.tokens.isEmpty ?? false { fuses[name] = nil }
+        guard fuses[name]?.tokens.isEmpty ?? false else { return }
+        fuses[name] = nil
+        if let settlement { settlements[name] = (tripped.id, settlement) }
+    }
+
+    /// An address is forgotten: it counts for no fuse, and none holds it.
+    mutating func forgotten(_ id: AddressID) {
+        for (name, fuse) in fuses where fuse.tokens[id] != nil {
+            fuses[name]?.tokens[id] = nil
+            if fuse.tripped != nil, fuse.tokens.count == 1 { fuses[name] = nil }
+        }
     }
 
     var tripped: [TrippedFuse] {

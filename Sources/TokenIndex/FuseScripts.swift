@@ -4,9 +4,10 @@
 internal import Redis
 
 internal enum FuseScripts {
-    /// KEYS: answers, tokens, tripped fuses. ARGV: now, address id, the record's time, window,
-    /// tokens at least, permille, name, id of the fuse if it trips, reason. Returns `pass`,
-    /// `tripped` and the id, or `trips`, the id and the addresses judged so far.
+    /// KEYS: answers, tokens, tripped fuses. ARGV: now, address id or nothing to weigh only, the
+    /// record's time, window, tokens at least, permille, name, id of the fuse if it trips, reason,
+    /// how old a verdict has to be to weigh. Returns `pass`, `young`, `tripped` and the id, or
+    /// `trips`, the id and the addresses judged so far.
     static let tally = RedisScript(
         """
         local now, id, time, window = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -14,12 +15,12 @@ internal enum FuseScripts {
         if tripped then
           local fuse, since = tripped:match('^([^\\n]*)\\n(%d+)')
           if time < tonumber(since) - window then return {'pass'} end
-          redis.call('ZADD', KEYS[2], ARGV[3], id)
+          if id ~= '' then redis.call('ZADD', KEYS[2], ARGV[3], id) end
           return {'tripped', fuse}
         end
         local start = now - window
         if time < start then return {'pass'} end
-        redis.call('ZADD', KEYS[2], ARGV[3], id)
+        if id ~= '' then redis.call('ZADD', KEYS[2], ARGV[3], id) end
         redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. string.format('%.0f', start))
         redis.call('PEXPIRE', KEYS[2], ARGV[4])
         local tokens, answers = redis.call('ZCARD', KEYS[2]), 0
@@ -33,6 +34,10 @@ internal enum FuseScripts {
           end
         end
         if tokens * 1000 < tonumber(ARGV[6]) * answers then return {'pass'} end
+        local weighed = redis.call('ZCOUNT', KEYS[2], '-inf', now - tonumber(ARGV[10]))
+        if weighed < tonumber(ARGV[5]) or weighed * 1000 < tonumber(ARGV[6]) * answers then
+          return {'young'}
+        end
         redis.call('PERSIST', KEYS[2])
         redis.call('HSET', KEYS[3], ARGV[7], ARGV[8] .. '\\n' .. ARGV[1] .. '\\n' .. ARGV[9])
         local out = {'trips', ARGV[8]}
@@ -42,9 +47,16 @@ internal enum FuseScripts {
         return out
         """)
 
-    /// KEYS: tokens, tripped fuses. ARGV: address id, the record's time, name, fuse, reason.
+    /// KEYS: tokens, tripped fuses, settled ones. ARGV: address id, the record's time, name, fuse,
+    /// reason, 1 while the topics are read back. Returns how the fuse was settled when it is.
     static let adopt = RedisScript(
         """
+        local last = ARGV[6] == '0' and redis.call('HGET', KEYS[3], ARGV[3])
+        if last then
+          local fuse, settlement = last:match('^([^\\n]*)\\n(.*)$')
+          local id = ARGV[4]
+          if not (#id > #fuse or (#id == #fuse and id > fuse)) then return settlement end
+        end
         redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
         redis.call('PERSIST', KEYS[1])
         local tripped = redis.call('HGET', KEYS[2], ARGV[3])
@@ -58,14 +70,20 @@ internal enum FuseScripts {
         return 1
         """)
 
-    /// KEYS: answers, tokens, tripped fuses. ARGV: address id, name.
+    /// KEYS: answers, tokens, tripped fuses, settled ones. ARGV: address id, name, how it is settled
+    /// or nothing, 1 when the address is to go from a fuse too that only counts.
     static let settled = RedisScript(
         """
-        if redis.call('HEXISTS', KEYS[3], ARGV[2]) == 0 then return 0 end
+        local tripped = redis.call('HGET', KEYS[3], ARGV[2])
+        if not tripped and ARGV[4] == '0' then return 0 end
         redis.call('ZREM', KEYS[2], ARGV[1])
-        if redis.call('EXISTS', KEYS[2]) == 0 then
+        if tripped and redis.call('EXISTS', KEYS[2]) == 0 then
           redis.call('HDEL', KEYS[3], ARGV[2])
           redis.call('DEL', KEYS[1])
+          if ARGV[3] ~= '' then
+            local fuse = tripped:match('^([^\\n]*)')
+            redis.call('HSET', KEYS[4], ARGV[2], fuse .. '\\n' .. ARGV[3])
+          end
         end
         return 1
         """)

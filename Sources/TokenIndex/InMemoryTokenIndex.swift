@@ -127,6 +127,14 @@ public final class InMemoryTokenIndex: Sendable {
         state.withLock { $0.count(answers: answers, for: name, at: now) }
     }
 
+    /// Weighs fuses whose verdicts are old enough by now.
+    fileprivate func weigh(_ reading: inout IndexState.Reading) {
+        let now = time.wall
+        for (name, reason) in reading.young.due(at: now) {
+            state.withLock { $0.weigh(name, reason: reason, now: now, &reading) }
+        }
+    }
+
     /// Looks at the next installs when it is their turn.
     fileprivate func look(_ sweep: inout InMemorySweep) -> [IndexNotice] {
         let now = time.monotonic
@@ -193,6 +201,7 @@ extension InMemoryTokenIndex: IndexOperations {
     public func erase(_ user: ForgottenUser) {
         let now = time.wall
         state.withLock { $0.erase(user, now: now) }
+        notes.withLock { $0.erase(app: user.app, userID: user.userID) }
     }
 }
 
@@ -229,18 +238,20 @@ private final class InMemoryWriter: IndexWriter {
             })
     }
 
-    func mark(_ positions: [IndexTopicPosition]) {
+    func mark(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
         for (record, position) in reading.late.end() {
             _ = store.apply(.invalidation(record), at: position, &reading)
         }
         tell()
-        store.renew(asOf: nil)
+        store.renew(asOf: asOf)
         store.mark(complete: true)
         delegate?.markersWritten()
     }
 
     func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
         store.renew(asOf: asOf)
+        store.weigh(&reading)
+        tell()
         guard store.isComplete else { return }
         for notice in store.look(&sweep) { delegate?.noticed(notice) }
     }

@@ -9,7 +9,8 @@
 // - `feed` returns false when enough is waiting: stop reading, keep the batch, and go on at
 //   `roomAvailable`.
 // - `caughtUp` once every partition was read to where it ended when reading began. The builder
-//   then marks the index complete, and `complete` says when it is.
+//   then marks the index complete, and `complete` says when it is. Say it again now and then, with
+//   the moment up to which everything was read: topics that never rest are never at their end.
 //
 // Offsets need not be committed anywhere: how far the index is, is written beside it.
 
@@ -73,7 +74,7 @@ public final class IndexBuilder: Sendable {
     fileprivate enum Message: Sendable {
         case assign([IndexTopicPartition], total: Int)
         case feed([IndexInput], epoch: UInt64)
-        case caughtUp(epoch: UInt64)
+        case caughtUp(epoch: UInt64, asOf: UnixMillis)
         case rebuild(epoch: UInt64)
         case stop
     }
@@ -113,10 +114,12 @@ public final class IndexBuilder: Sendable {
         return true
     }
 
-    /// Every partition has been read to its end. The first time in an epoch it completes the
-    /// index; say it again now and then while it is so, for what look-ups show is trusted only for
-    /// a while.
-    public func caughtUp(epoch: UInt64) { mailbox.post(.caughtUp(epoch: epoch)) }
+    /// Every partition has been read to where it ended when reading began, and what was fed shows
+    /// the topics as of that moment. The first time in an epoch it completes the index; say it again
+    /// now and then, for what look-ups show is trusted only for a while.
+    public func caughtUp(epoch: UInt64, asOf: UnixMillis) {
+        mailbox.post(.caughtUp(epoch: epoch, asOf: asOf))
+    }
 
     /// The topics are not those that were applied before: everything is read from their start.
     public func rebuild(epoch: UInt64) { mailbox.post(.rebuild(epoch: epoch)) }
@@ -174,7 +177,8 @@ private final class BuilderSharing: Sendable {
 private final class BuilderWork: IndexWriterDelegate {
     private enum Item {
         case record(IndexInput)
-        case end
+        /// What was fed before shows the topics as of then.
+        case end(UnixMillis)
     }
 
     private struct Running {
@@ -205,8 +209,10 @@ private final class BuilderWork: IndexWriterDelegate {
     private var isPumping = false
     /// Whether this epoch was read to the end once.
     private var isMarked = false
-    /// When everything there was had been applied.
-    private var atEndAt = UnixMillis(0)
+    /// As of when everything is applied.
+    private var shownAsOf = UnixMillis(0)
+    /// Moments that hold once everything up to a tag is applied.
+    private var ends: [(tag: UInt64, asOf: UnixMillis)] = []
     private lazy var renewTimer = LoopTimer { [unowned self] in renew() }
 
     init(
@@ -232,7 +238,7 @@ private final class BuilderWork: IndexWriterDelegate {
                 } else {
                     release(batch.count, bytes: batch.reduce(0) { $0 + $1.byteCount })
                 }
-            case .caughtUp(let epoch): if epoch == self.epoch { items.append(.end) }
+            case .caughtUp(let epoch, let asOf): if epoch == self.epoch { end(asOf) }
             case .rebuild(let epoch): if epoch == self.epoch { writer.rebuild() }
             case .stop: stop()
             }
@@ -247,6 +253,12 @@ private final class BuilderWork: IndexWriterDelegate {
         nextItem = 0
     }
 
+    private func end(_ asOf: UnixMillis) {
+        // While the store is away they would pile up.
+        if nextItem < items.count, case .end = items[items.count - 1] { items.removeLast() }
+        items.append(.end(asOf))
+    }
+
     // MARK: - Applying
 
     private func pump() {
@@ -257,14 +269,14 @@ private final class BuilderWork: IndexWriterDelegate {
         while nextItem < items.count, running.count < IndexLimits.changesInFlight {
             switch items[nextItem] {
             case .record(let input): take(input)
-            case .end:
+            case .end(let asOf):
                 if isMarked {
-                    if running.isEmpty { atEndAt = loop.wall }
+                    ends.append((nextTag, asOf))
                 } else {
                     guard running.isEmpty else { return }
                     isMarked = true
-                    atEndAt = loop.wall
-                    writer.mark(positions)
+                    shownAsOf = max(shownAsOf, asOf)
+                    writer.mark(positions, asOf: shownAsOf)
                 }
             }
             nextItem += 1
@@ -379,6 +391,7 @@ private final class BuilderWork: IndexWriterDelegate {
         }
         items.removeAll(keepingCapacity: true)
         nextItem = 0
+        ends = []
         trackers = [:]
         for position in positions {
             trackers[IndexTopicPartition(position.topic, position.partition)] =
@@ -401,7 +414,11 @@ private final class BuilderWork: IndexWriterDelegate {
 
     private func renew() {
         let positions = positions
-        writer.renew(positions, asOf: atEndAt)
+        let oldest = running.keys.min() ?? .max
+        let reached = ends.prefix { $0.tag < oldest }
+        for end in reached { shownAsOf = max(shownAsOf, end.asOf) }
+        ends.removeFirst(reached.count)
+        writer.renew(positions, asOf: shownAsOf)
         shared.progress.withLock { [applied, skipped] in
             $0 = IndexProgress(
                 positions: positions, waiting: shared.waiting, applied: applied, skipped: skipped)

@@ -78,6 +78,8 @@ internal struct PlanStep {
     var script: RedisScript
     var keys: [String]
     var arguments: [[UInt8]]
+    /// The key of the user whose entry it is about.
+    var userKey: String?
 
     /// How long what was left or unlinked is remembered, as an argument.
     static let span = Array(String(IndexLimits.tombstoneSpan.millis).utf8)
@@ -100,7 +102,8 @@ extension IndexPlan {
                 steps.append(
                     PlanStep(
                         script: IndexScripts.unlink, keys: userKeys(user),
-                        arguments: [id, revision, PlanStep.span]))
+                        arguments: [id, revision, PlanStep.span],
+                        userKey: layout.user(user, app: app)))
             }
         }
         for entry in entries {
@@ -122,7 +125,7 @@ extension IndexPlan {
                         arguments: [
                             Array(entry.addressID.utf8), revision, value,
                             Array(String(entriesPerKey).utf8),
-                        ]))
+                        ], userKey: layout.user(user, app: app)))
             }
         }
         return steps

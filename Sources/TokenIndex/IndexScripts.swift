@@ -179,6 +179,9 @@ internal enum IndexScripts {
             return 1
             """)
 
+    /// KEYS: any. Returns what lies there.
+    static let type = RedisScript("return redis.call('TYPE', KEYS[1]).ok")
+
     static let newer = """
         local function newer(r)
           local u = redis.call('HGET', KEYS[1], ARGV[1])

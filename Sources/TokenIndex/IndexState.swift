@@ -65,6 +65,8 @@ internal struct IndexState {
     struct Reading: Sendable {
         /// Verdicts that wait to be counted, while the topics are not read to their end.
         var late = LateCount()
+        /// Fuses that are to be weighed again.
+        var young = YoungFuses()
         /// What others should know.
         var notices: [IndexNotice] = []
     }
@@ -154,7 +156,10 @@ internal struct IndexState {
         if !isSetAside, state.address.map({ state.verdicts.blocks(record, $0) }) ?? false {
             isHeldBack = weigh(record, at: position, now: now, &reading)
         }
-        close(record, state.verdicts, at: position)
+        if record.verdict == .forget, !state.verdicts.isDoubtful(after: record.asOf) {
+            fuses.forgotten(id)
+        }
+        close(record, state.verdicts, at: position, &reading)
         if !isHeldBack, !reading.late.isReading {
             let said = installs[id.install]?.report(id)?.restatement
             if let said { reading.notices.append(.publish(said)) }
@@ -178,26 +183,32 @@ internal struct IndexState {
             return false
         }
         guard record.isCounted, let name = record.fuseName else { return false }
-        return tally(record, name, at: position, now: now, notices: &reading.notices)
+        return tally(record, name, at: position, now: now, &reading)
     }
 
     /// The book-keeping of the fuse that a verdict belongs to. What it holds it holds whatever is
     /// known of the address by now: its registration may be read later.
     private mutating func close(
-        _ record: InvalidationRecord, _ verdicts: VerdictBook, at position: TopicPosition
+        _ record: InvalidationRecord, _ verdicts: VerdictBook, at position: TopicPosition,
+        _ reading: inout Reading
     ) {
         guard let name = record.fuseName, let fuseID = record.fuseID else { return }
         let id = record.addressID
         if record.verdict == .quarantine, verdicts.holds(record) {
-            fuses.adopt(id, name, fuseID: fuseID, reason: record.reason, at: position.timestamp)
+            let settlement = fuses.adopt(
+                id, name, fuseID: fuseID, reason: record.reason, at: position.timestamp,
+                isReadingBack: reading.late.isReading)
+            if let settlement {
+                reading.notices.append(.publish(record.settled(by: settlement)))
+            }
         } else if verdicts.held(by: name).isEmpty {
-            fuses.settled(id, name)
+            fuses.settled(id, name, reading.late.isReading ? nil : record.settlement)
         }
     }
 
     private mutating func tally(
         _ record: InvalidationRecord, _ name: FuseName, at position: TopicPosition,
-        now: UnixMillis, notices: inout [IndexNotice]
+        now: UnixMillis, _ reading: inout Reading
     ) -> Bool {
         let id = record.addressID
         let tally = fuses.tally(
@@ -205,25 +216,49 @@ internal struct IndexState {
         let fuseID: String
         switch tally {
         case .pass: return false
+        case .young:
+            reading.young.add(name, record.reason, at: now)
+            return false
         case .tripped(let tripped): fuseID = tripped
         case .trips(let tripped, let others):
             fuseID = tripped
-            notices.append(
-                .fuseTripped(
-                    TrippedFuse(
-                        id: tripped, name: name, since: now, reason: record.reason,
-                        held: others.count + 1)))
-            for other in others {
-                let report = installs[other.install]?.report(other)
-                if let held = report?.heldRecord(by: tripped, name) {
-                    notices.append(.publish(held))
-                }
-            }
+            trip(
+                TrippedFuse(
+                    id: tripped, name: name, since: now, reason: record.reason,
+                    held: others.count + 1), others, &reading)
         }
         let held = record.held(by: fuseID)
         _ = installs[id.install]?.judge(held, at: position, now: now, isRead: false)
-        notices.append(.publish(held))
+        reading.notices.append(.publish(held))
         return true
+    }
+
+    /// Weighs a fuse again that counted verdicts which did not weigh then.
+    mutating func weigh(
+        _ name: FuseName, reason: String, now: UnixMillis, _ reading: inout Reading
+    ) {
+        let tally = fuses.tally(
+            nil, name, reason: reason, at: now.value, now: now, fusePolicy)
+        switch tally {
+        case .pass, .tripped: break
+        case .young: reading.young.add(name, reason, at: now)
+        case .trips(let tripped, let others):
+            trip(
+                TrippedFuse(
+                    id: tripped, name: name, since: now, reason: reason, held: others.count),
+                others, &reading)
+        }
+    }
+
+    /// A fuse has tripped: those who were judged before it did are held as well.
+    private func trip(_ fuse: TrippedFuse, _ others: [AddressID], _ reading: inout Reading) {
+        reading.notices.append(.fuseTripped(fuse))
+        for other in others {
+            let report = installs[other.install]?.report(other)
+            if let held = report?.heldRecord(by: fuse.id, fuse.name) {
+                reading.notices.append(.publish(held))
+            }
+        }
     }
 
     // MARK: - Slots
@@ -286,14 +321,13 @@ internal struct IndexState {
 
     /// Takes a user's addresses out, as a null record would, and the user's name with them.
     mutating func erase(_ user: ForgottenUser, now: UnixMillis) {
-        for id in user.addresses.map(\.id) {
-            guard var install = installs[id.install] else { continue }
-            if let slot = install.addresses[id]?.address.map(TokenSlot.init) {
+        for (key, ids) in Dictionary(grouping: user.addresses.map(\.id), by: \.install) {
+            guard var install = installs[key] else { continue }
+            for (id, slot) in install.erase(ids, of: user.userID, asOf: user.asOf, now: now) {
                 leave(slot, id, now)
             }
-            install.erase(id, of: user.userID, now: now)
-            installs[id.install] = install
-            list(id.install)
+            installs[key] = install
+            list(key)
         }
         people[UserKey(app: user.app, userID: user.userID)] = nil
     }

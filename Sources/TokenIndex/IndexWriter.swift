@@ -36,9 +36,10 @@ public protocol IndexWriter: AnyObject {
     /// writers. Answered by `applyFrom`, and again whenever the store was away or lost writes.
     func assign(_ partitions: [IndexTopicPartition], of total: Int)
 
-    /// Says that everything before the positions is applied. When that is so for all partitions
-    /// of all topics, readers trust the index. Answered by `markersWritten`.
-    func mark(_ positions: [IndexTopicPosition])
+    /// Says that everything before the positions is applied, and as of when that is everything there
+    /// is; nil: as of now. When that is so for all partitions of all topics, readers trust the
+    /// index. Answered by `markersWritten`.
+    func mark(_ positions: [IndexTopicPosition], asOf: UnixMillis?)
 
     /// Says how far it is applied now, and as of when that is everything there is; nil: as of now.
     /// Cheap; what is stored follows within a second.
@@ -50,6 +51,11 @@ public protocol IndexWriter: AnyObject {
 
     /// Lets go of connections and timers. Changes in progress have no result.
     func stop()
+}
+
+extension IndexWriter {
+    /// Says that everything before the positions is applied, and that it is all there is.
+    public func mark(_ positions: [IndexTopicPosition]) { mark(positions, asOf: nil) }
 }
 
 /// One of the topics.

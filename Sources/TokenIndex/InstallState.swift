@@ -50,16 +50,31 @@ internal struct InstallState {
         addresses.values.allSatisfy { Self.isForgotten($0, at: now) }
     }
 
-    /// Takes an address out, as a null record would, and the user's name with it.
-    mutating func erase(_ id: AddressID, of userID: String, now: UnixMillis) {
-        if owner?.userID == userID { owner?.userID = nil }
-        guard var state = addresses[id] else { return }
-        state.address = nil
-        state.isHeld = false
-        state.bound = nil
-        state.retiredAt = now
-        state.verdicts.eraseTokens()
-        addresses[id] = state
+    /// Takes a user's addresses out, as null records would, and the user's name with them. What was
+    /// registered since, or is another user's by now, stays. Returns the slots that were left.
+    mutating func erase(
+        _ ids: [AddressID], of userID: String, asOf: UnixMillis, now: UnixMillis
+    ) -> [(AddressID, TokenSlot)] {
+        let isOwner = owner?.userID == userID
+        let hasNewer = addresses.values.contains {
+            $0.address.map { $0.registeredAt > asOf } ?? false
+        }
+        var left: [(AddressID, TokenSlot)] = []
+        for id in ids {
+            guard var state = addresses[id] else { continue }
+            if let address = state.address {
+                guard isOwner, address.registeredAt <= asOf else { continue }
+                left.append((id, TokenSlot(address)))
+            }
+            state.address = nil
+            state.isHeld = false
+            state.bound = nil
+            state.retiredAt = now
+            state.verdicts.eraseTokens()
+            addresses[id] = state
+        }
+        if isOwner, !hasNewer { owner?.userID = nil }
+        return left
     }
 
     mutating func dropForgotten(at now: UnixMillis) {

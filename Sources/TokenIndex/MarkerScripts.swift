@@ -36,21 +36,22 @@ internal enum MarkerScripts {
         return 1
         """)
 
-    /// KEYS: marker. ARGV: field of the stamp, expected stamp, new one, what `c` is to hold, fields,
-    /// what they should hold, what they hold from now on. A marker that is not as it should be is no
-    /// longer trusted and keeps what it holds. It runs for every bucket every second: one call
+    /// KEYS: marker. ARGV: field of the stamp, expected stamp, new one, what `c` is to hold, 1 when it
+    /// has to be there, fields, what they should hold, what they hold from now on. A marker that is
+    /// not as it should be is no longer trusted and keeps what it holds; a writer that was replaced
+    /// and does not know it yet leaves some of its successor's in that state. It runs for every bucket every second: one call
     /// reads all fields, and only those that move are written.
     static let renew = RedisScript(
         """
-        local n = (#ARGV - 4) / 3
-        local held = redis.call('HMGET', KEYS[1], 'c', ARGV[1], unpack(ARGV, 5, 4 + n))
+        local n = (#ARGV - 5) / 3
+        local held = redis.call('HMGET', KEYS[1], 'c', ARGV[1], unpack(ARGV, 6, 5 + n))
         local moved = {ARGV[1], ARGV[3]}
-        local isGood = (held[2] or '') == ARGV[2]
+        local isGood = (held[2] or '') == ARGV[2] and (held[1] or ARGV[5] == '0')
         for i = 1, n do
-          local expected, next = ARGV[4 + n + i], ARGV[4 + 2 * n + i]
+          local expected, next = ARGV[5 + n + i], ARGV[5 + 2 * n + i]
           if (held[2 + i] or '') ~= expected then isGood = false end
           if next ~= expected then
-            moved[#moved + 1] = ARGV[4 + i]
+            moved[#moved + 1] = ARGV[5 + i]
             moved[#moved + 1] = next
           end
         end

@@ -50,6 +50,8 @@ internal final class MarkerWriter: RedisReplyHandler {
     var wipe: ((@escaping (Bool) -> Void) -> Void)?
     /// Compares installs and users; comes back with whether that is done.
     var reconcile: ((@escaping (Bool) -> Void) -> Void)?
+    /// The same in its own time, beside the changes.
+    var tidy: (() -> Void)?
 
     private let client: RedisClient
     private let layout: RedisLayout
@@ -71,6 +73,8 @@ internal final class MarkerWriter: RedisReplyHandler {
     private var isMarked = false
     /// Whether installs and users have to be compared before the next mark.
     private var needsReconciling = false
+    /// Whether one node of several may have lost its last writes without a marker that shows it.
+    private var mayBeTorn = false
     /// Whether the present round has to begin with nothing.
     private var wantsRebuild = false
     private var repliesLeft = 0
@@ -100,7 +104,11 @@ internal final class MarkerWriter: RedisReplyHandler {
     }
 
     /// After every connect: what the store holds is not known any more.
-    func connected() { if !partitions.isEmpty { survey() } }
+    func connected() {
+        guard !partitions.isEmpty else { return }
+        mayBeTorn = client.isCluster
+        survey()
+    }
 
     /// Has everything built anew, as if the store were empty.
     func rebuild() {
@@ -109,10 +117,10 @@ internal final class MarkerWriter: RedisReplyHandler {
     }
 
     /// Everything up to the positions is applied. Counts only in the round that `applyFrom` began.
-    func mark(_ positions: [IndexTopicPosition]) {
+    func mark(_ positions: [IndexTopicPosition], asOf: UnixMillis) {
         guard phase == .watching else { return }
         take(positions)
-        asOf = loop.wall
+        self.asOf = max(self.asOf, asOf)
         guard needsReconciling else { return write() }
         begin(.healing)
         let round = round
@@ -135,6 +143,7 @@ internal final class MarkerWriter: RedisReplyHandler {
         written = nil
         wipe = nil
         reconcile = nil
+        tidy = nil
     }
 
     private func take(_ new: [IndexTopicPosition]) {
@@ -272,9 +281,11 @@ internal final class MarkerWriter: RedisReplyHandler {
         case .holding: restart()
         case .marking:
             isMarked = true
+            if needsReconciling { mayBeTorn = false }
             needsReconciling = false
             watch()
             written?()
+            tidyIfTorn()
         case .idle, .wiping, .watching, .healing: break
         }
     }
@@ -313,7 +324,10 @@ internal final class MarkerWriter: RedisReplyHandler {
         confirmed = held
         positions = findings.lowest
         let buckets = IndexLimits.buckets
-        if findings.gone > 0 || wantsRebuild {
+        // What was taken back while nobody wrote may be gone from the topics by now.
+        let isOutdated =
+            findings.stamps.map { loop.wall.value - $0.lowerBound > Self.awayMax.millis } ?? false
+        if findings.gone > 0 || wantsRebuild || isOutdated {
             positions = Array(repeating: 0, count: partitions.count)
             held = Array(
                 repeating: Marker(
@@ -333,6 +347,7 @@ internal final class MarkerWriter: RedisReplyHandler {
             restart()
             // Readers that saw the connection end wait for a renewal.
             for _ in 0..<buckets { renewNext() }
+            tidyIfTorn()
         } else {
             hold()
         }
@@ -341,6 +356,7 @@ internal final class MarkerWriter: RedisReplyHandler {
     private func startWiping() {
         wantsRebuild = false
         needsReconciling = false
+        mayBeTorn = false
         begin(.wiping)
         let round = round
         wipe? { [unowned self] isDone in
@@ -355,6 +371,16 @@ internal final class MarkerWriter: RedisReplyHandler {
             zip(partitions, positions).map {
                 IndexTopicPosition(topic: $0.topic, partition: $0.partition, nextOffset: $1)
             })
+    }
+
+    /// A replica that takes over a node may lack the last tenth of a second, in which no marker of
+    /// that node was renewed, while the other nodes have all of it: a user may have got back what
+    /// another one was given. The changes are not read again, for the markers say that they are
+    /// applied.
+    private func tidyIfTorn() {
+        guard mayBeTorn else { return }
+        mayBeTorn = false
+        tidy?()
     }
 
     // MARK: - Watching
@@ -383,10 +409,13 @@ internal final class MarkerWriter: RedisReplyHandler {
         nextBucket = (nextBucket + 1) % IndexLimits.buckets
         guard phase == .watching, let expected = held[bucket] else { return }
         let next = Marker(offsets: nextOffsets, stamp: stamp(after: bucket))
+        // With several writers the last one to mark completes a bucket, and others hear nothing of it.
+        let isTrusted = isMarked && partitions.count >= total
         var arguments = [
             stampField, Self.text(expected.stamp), Self.text(next.stamp), trust(next.stamp ?? 0),
+            isTrusted ? "1" : "0",
         ].map { Array($0.utf8) }
-        arguments.reserveCapacity(4 + 3 * fieldTexts.count)
+        arguments.reserveCapacity(5 + 3 * fieldTexts.count)
         arguments += fieldTexts
         arguments += expectedTexts.of(expected.offsets)
         arguments += nextTexts.of(next.offsets)
@@ -404,6 +433,9 @@ internal final class MarkerWriter: RedisReplyHandler {
 
     /// How far the stamps of two buckets may be apart, in ms.
     private static let apartMax: Int64 = 10_000
+    /// How long no writer may have been there. Topics keep null records for 7 days, and reading on
+    /// from the markers takes a while.
+    private static let awayMax = TimeSpan.hours(6 * 24)
     private static let ticksPerRound = 10
     private static let tickInterval = IndexLimits.markerInterval / Int64(ticksPerRound)
 }

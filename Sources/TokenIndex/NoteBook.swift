@@ -29,6 +29,11 @@ internal struct NoteBook: Sendable {
         return note.text
     }
 
+    /// Removes all notes of a user.
+    mutating func erase(app: String, userID: String) {
+        notes = notes.filter { $0.key.app != app || $0.key.userID != userID }
+    }
+
     /// Writes a note over the last one of its name. Amortised O(1).
     mutating func write(
         _ name: String, _ text: String, app: String, userID: String, until: UnixMillis,

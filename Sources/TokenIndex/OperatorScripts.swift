@@ -68,15 +68,20 @@ internal enum OperatorScripts {
         return {a and a.u or '', string.format('%.0f', S.r)}
         """)
 
-    /// KEYS: install. ARGV: now, span, user, address ids. Takes the user and those addresses out
-    /// of the record, whose positions stay; returns a plan of what else has to go.
+    /// KEYS: install. ARGV: now, span, user, as of when, address ids. Takes the user and those
+    /// addresses out of the record, whose positions stay, and leaves what was registered since, or
+    /// is another user's by now; returns a plan of what else has to go.
     static let erase = RedisScript(
         IndexScripts.prelude + """
-            local user = ARGV[3]
-            for n = 4, #ARGV do
+            local user, asof = ARGV[3], tonumber(ARGV[4])
+            local mine, since = S.o and S.o[3] == user, false
+            for _, a in pairs(S.a) do
+              if a.l and a.g > asof then since = true end
+            end
+            for n = 5, #ARGV do
               local id = ARGV[n]
               local a = S.a[id]
-              if a then
+              if a and (not a.l or (mine and a.g <= asof)) then
                 if a.k then add(a.s, a.k) end
                 if a.u then add(a.x, a.u) end
                 a.l, a.h, a.k, a.v, a.bg, a.bi, a.w = false, false, nil, nil, nil, nil, now
@@ -86,7 +91,7 @@ internal enum OperatorScripts {
                 redis.call('HDEL', key, 'p:' .. id)
               end
             end
-            if S.o and S.o[3] == user then S.o[3] = false end
+            if mine and not since then S.o[3] = false end
             return plan('')
             """)
 

@@ -15,11 +15,15 @@ internal final class Reconciler {
     private let layout: RedisLayout
     private let loop: EventLoop
     private var walk: KeyWalk?
+    private lazy var retryTimer = LoopTimer { [unowned self] in tidy() }
     /// Whether the store refused something for the time being: what was not looked at may be wrong.
     private var isPartial = false
 
     /// Keys in work at once.
     private static let depth = 128
+    /// The time between two pages of keys while others use the store.
+    private static let pause = TimeSpan.milliseconds(20)
+    private static let retryInterval = TimeSpan.seconds(1)
 
     init(_ client: RedisClient, layout: RedisLayout, on loop: EventLoop) {
         self.client = client
@@ -28,6 +32,7 @@ internal final class Reconciler {
     }
 
     func stop() {
+        loop.cancel(retryTimer)
         walk?.cancel()
         relist = nil
     }
@@ -35,7 +40,7 @@ internal final class Reconciler {
     /// Removes every key but markers and fuses.
     func wipe(_ done: @escaping (Bool) -> Void) {
         start(
-            "[uvxpit]",
+            "[uvxpit]", .zero,
             { [unowned self] key, next in
                 RedisQuestion.ask(client, ["UNLINK", key]) { [weak self] reply in
                     self?.note(reply)
@@ -45,20 +50,32 @@ internal final class Reconciler {
     }
 
     /// Takes away what users have and no install gives them, then gives them what is missing.
-    func reconcile(_ done: @escaping (Bool) -> Void) {
-        start("[uv]", { [unowned self] in check($0, $1) }) { [unowned self] isDone in
+    func reconcile(_ done: @escaping (Bool) -> Void) { reconcile(pause: .zero, done) }
+
+    /// The same while everybody uses the store, again until it is done.
+    func tidy() {
+        reconcile(pause: Self.pause) { [unowned self] isDone in
+            if !isDone { loop.schedule(retryTimer, at: loop.now + Self.retryInterval) }
+        }
+    }
+
+    private func reconcile(pause: TimeSpan, _ done: @escaping (Bool) -> Void) {
+        start("[uv]", pause, { [unowned self] in check($0, $1) }) { [unowned self] isDone in
             guard isDone else { return done(false) }
-            start("i", { [unowned self] in list($0, $1) }, done)
+            start("i", pause, { [unowned self] in list($0, $1) }, done)
         }
     }
 
     private func start(
-        _ kinds: String, _ visit: @escaping KeyWalk.Visit, _ done: @escaping (Bool) -> Void
+        _ kinds: String, _ pause: TimeSpan, _ visit: @escaping KeyWalk.Visit,
+        _ done: @escaping (Bool) -> Void
     ) {
+        loop.cancel(retryTimer)
         walk?.cancel()
         isPartial = false
         let walk = KeyWalk(
-            client, on: loop, pattern: layout.pattern(kinds), depth: Self.depth, visit: visit
+            client, on: loop, pattern: layout.pattern(kinds), depth: Self.depth, interval: pause,
+            visit: visit
         ) { [weak self] fault in done(fault == nil && self?.isPartial == false) }
         self.walk = walk
         walk.start()

@@ -85,10 +85,16 @@ public final class RedisIndexOperator {
     internal func walk(
         _ kind: String, _ visit: @escaping KeyWalk.Visit
     ) throws(IndexOperationError) {
+        try walk(pattern: layout.pattern(kind), visit)
+    }
+
+    private func walk(
+        pattern: String, _ visit: @escaping KeyWalk.Visit
+    ) throws(IndexOperationError) {
         var walk: KeyWalk?
         try wait { (done: @escaping (Result<Void, RedisError>) -> Void) in
             walk = KeyWalk(
-                client, on: loop, pattern: layout.pattern(kind), depth: Self.depth, visit: visit
+                client, on: loop, pattern: pattern, depth: Self.depth, visit: visit
             ) { error in done(error.map { .failure($0) } ?? .success(())) }
             walk?.start()
         }
@@ -205,7 +211,8 @@ extension RedisIndexOperator: IndexOperations {
         for ids in installs.values {
             let key = layout.install(ids[0])
             let plan = try ask(
-                OperatorScripts.erase, [key], [now, span, user.userID] + ids.map(\.text)
+                OperatorScripts.erase, [key],
+                [now, span, user.userID, String(user.asOf.value)] + ids.map(\.text)
             ) { IndexPlan($0) }
             guard let plan else { continue }
             for step in plan.steps(
@@ -235,7 +242,21 @@ extension RedisIndexOperator: IndexOperations {
         ] {
             try ask(["DEL", key]) { _ in }
         }
+        // Notes and counts, under names that only those know who keep them.
+        let failures = FailureNote()
+        try walk(pattern: layout.kept(of: user.userID, app: user.app)) { [client] key, done in
+            RedisQuestion.ask(client, ["UNLINK", key]) { reply in
+                if case .failure(let error) = reply { failures.first = failures.first ?? error }
+                done()
+            }
+        }
+        if let failure = failures.first { throw .unavailable(failure.description) }
     }
+}
+
+/// Carries a failure out of a walk.
+private final class FailureNote {
+    var first: RedisError?
 }
 
 /// Carries a count through a walk, which may visit a key twice.

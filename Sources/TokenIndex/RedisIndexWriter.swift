@@ -29,6 +29,7 @@ internal final class RedisIndexWriter: IndexWriter {
     var refusalPatience = TimeSpan.seconds(10)
     private let warning: ((String) -> Void)?
     private var late = LateCount()
+    private var young = YoungFuses()
 
     /// After so many steps the writer falls silent, as if its process had died: tests of crash
     /// safety stop it after each one.
@@ -61,9 +62,11 @@ internal final class RedisIndexWriter: IndexWriter {
             delegate?.markersWritten()
         }
         sweeper.note = { [unowned self] in note($0) }
+        eviction?.told = { [unowned self] in note(.evicts($0)) }
         reconciler.relist = { [unowned self] in relist($0, $1) }
         markers.wipe = { [reconciler] in reconciler.wipe($0) }
         markers.reconcile = { [reconciler] in reconciler.reconcile($0) }
+        markers.tidy = { [reconciler] in reconciler.tidy() }
         client.observer = { [unowned self] event in
             observer?(event)
             if event == .ready {
@@ -102,15 +105,16 @@ internal final class RedisIndexWriter: IndexWriter {
         markers.assign(partitions, of: total)
     }
 
-    func mark(_ positions: [IndexTopicPosition]) {
+    func mark(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
         for (record, position) in late.end() {
             begin(ChangeRun(recounting: record, at: position, writer: self))
         }
-        markers.mark(positions)
+        markers.mark(positions, asOf: asOf ?? now)
     }
 
     func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
         markers.renew(positions, asOf: asOf ?? now)
+        for (name, reason) in young.due(at: now) { weigh(name, reason: reason) }
     }
 
     func rebuild() { markers.rebuild() }
@@ -170,6 +174,53 @@ internal final class RedisIndexWriter: IndexWriter {
         }
     }
 
+    // MARK: - Fuses
+
+    /// Keys and arguments of `FuseScripts.tally`.
+    func tally(
+        _ id: String, _ name: FuseName, reason: String, at time: Int64
+    ) -> (keys: [String], arguments: [String]) {
+        (
+            [layout.answers(name), layout.judged(name), layout.trippedFuses],
+            [
+                String(now.value), id, String(time), String(fusePolicy.window.millis),
+                String(fusePolicy.tokensMin), String(fusePolicy.permille), name.text,
+                name.id(at: now), reason, String(FusePolicy.weighedAfter.millis),
+            ]
+        )
+    }
+
+    /// Weighs a fuse again when its verdicts are old enough.
+    func weighLater(_ name: FuseName, reason: String) { young.add(name, reason, at: now) }
+
+    private func weigh(_ name: FuseName, reason: String) {
+        let question = tally("", name, reason: reason, at: now.value)
+        ask(FuseScripts.tally, question.keys, question.arguments) { [weak self] reply in
+            let words = reply?.elements.compactMap(\.text) ?? []
+            if reply == nil || words.first == "young" { self?.weighLater(name, reason: reason) }
+            guard words.count >= 2, words[0] == "trips" else { return }
+            self?.tripped(
+                name, words[1], reason: reason, count: words.count - 2, others: words[2...])
+        }
+    }
+
+    /// A fuse has tripped: those who were judged before it did are held as well.
+    func tripped(
+        _ name: FuseName, _ fuseID: String, reason: String, count: Int,
+        others: ArraySlice<String>
+    ) {
+        note(
+            .fuseTripped(
+                TrippedFuse(id: fuseID, name: name, since: now, reason: reason, held: count)))
+        for text in others {
+            guard let id = AddressID(text) else { continue }
+            describe(id) { [weak self] report in
+                guard let record = report?.heldRecord(by: fuseID, name) else { return }
+                self?.note(.publish(record))
+            }
+        }
+    }
+
     // MARK: - Steps
 
     func send(
@@ -187,7 +238,7 @@ internal final class RedisIndexWriter: IndexWriter {
 
     func stepFailed(_ run: ChangeRun, _ error: RedisError) {
         if case .refused(let refusal) = error, isFinal(refusal, refusals: run.refusals) {
-            return finished(run, .refused("Redis refuses it: \(refusal)"))
+            return finished(run, .refused(IndexRefusal.text(refusal)))
         }
         if case .refused(let refusal) = error, loop.now - run.refusedSince >= refusalPatience {
             warning?(
@@ -254,4 +305,9 @@ internal final class RedisIndexWriter: IndexWriter {
     }
 
     private static let refusalsMax = 5
+}
+
+extension IndexRefusal {
+    /// Says that Redis refuses a change.
+    static func text(_ refusal: RedisRefusal) -> String { "Redis refuses it: \(refusal)" }
 }

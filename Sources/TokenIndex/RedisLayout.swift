@@ -54,6 +54,7 @@ internal struct RedisLayout: Sendable {
     func answers(_ name: FuseName) -> String { "\(fuses):fa:\(name.text)" }
     func judged(_ name: FuseName) -> String { "\(fuses):ft:\(name.text)" }
     var trippedFuses: String { "\(fuses):f" }
+    var settledFuses: String { "\(fuses):fs" }
 
     func churn(app: String, _ gateway: Gateway, _ environment: GatewayEnvironment) -> String {
         "\(fuses):fc:\(app)/\(gateway.rawValue)/\(environment.rawValue)"

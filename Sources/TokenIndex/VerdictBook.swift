@@ -61,11 +61,24 @@ internal struct VerdictBook {
         let entry = Entry(record)
         if isRead { newest = Newest(tokenHash: record.tokenHash, entry: entry) }
         let hash = record.tokenHash ?? ""
+        if record.verdict == .forget, hash.isEmpty { forget(upTo: record.asOf) }
         var token = tokens[hash] ?? Token()
         token.take(entry)
         tokens[hash] = token
         bound()
         return true
+    }
+
+    /// Drops what blocks nothing that is not to be forgotten as well. What is settled stays: it keeps
+    /// late records of its fuse from holding anything.
+    private mutating func forget(upTo asOf: UnixMillis) {
+        for (hash, token) in tokens {
+            var token = token
+            if let certain = token.certain, certain.asOf <= asOf { token.certain = nil }
+            if let counted = token.counted, counted.asOf <= asOf { token.counted = nil }
+            token.holds = token.holds.filter { $0.value.kind == .release || $0.value.asOf > asOf }
+            tokens[hash] = token == Token() ? nil : token
+        }
     }
 
     private mutating func bound() {
@@ -152,6 +165,23 @@ extension VerdictBook {
         }
     }
 
+    /// The fuses that count or hold any of its tokens, in no order.
+    var fuses: [FuseName] {
+        let entries = tokens.values.flatMap { [$0.counted].compactMap(\.self) + $0.holds.values }
+        return Array(Set(entries.compactMap(\.fuse)))
+    }
+
+    /// Whether a fuse counts or holds what reaches further than that.
+    func isDoubtful(after asOf: UnixMillis) -> Bool {
+        tokens.values.contains { token in
+            let entries = [token.counted].compactMap(\.self) + token.holds.values
+            return entries.contains { $0.kind != .release && $0.asOf > asOf }
+        }
+    }
+
+    /// What makes it forgotten; nil when nothing does.
+    var forgotten: Entry? { tokens[""]?.certain.flatMap { $0.kind == .forget ? $0 : nil } }
+
     /// Whether the quarantine of a record holds.
     func holds(_ record: InvalidationRecord) -> Bool {
         tokens[record.tokenHash ?? ""]?.holds[record.fuseID ?? ""]?.kind == .quarantine
@@ -225,6 +255,12 @@ extension VerdictBook.Token {
     }
 
     private mutating func settle(_ id: String, _ entry: VerdictBook.Entry) {
+        // The record that says it is held may never have been written.
+        if entry.kind == .release, let counted, counted.fuse == entry.fuse,
+            counted.asOf <= entry.asOf
+        {
+            self.counted = nil
+        }
         var entry = entry
         entry.kind = .release
         holds[id] = entry

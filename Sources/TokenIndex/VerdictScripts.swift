@@ -8,7 +8,8 @@ internal enum VerdictScripts {
         local function keep(t, e)
           if not t.p or e.a >= t.p.a then t.p = e end
         end
-        local function settle(h, e)
+        local function settle(t, h, e)
+          if e.k == 'release' and t.c and t.c.n == e.n and t.c.a <= e.a then t.c = nil end
           h[e.i] = {k = 'release', a = e.a, r = e.r, o = e.o, i = e.i, n = e.n}
         end
         local function hold(t, h, e)
@@ -55,19 +56,30 @@ internal enum VerdictScripts {
           for _, e in pairs(t.h) do a = math.max(a, e.a) end
           return a
         end
+        local function forget(a, asof)
+          for hash, t in pairs(a.V) do
+            if t.p and t.p.a <= asof then t.p = nil end
+            if t.c and t.c.a <= asof then t.c = nil end
+            for id, e in pairs(t.h) do
+              if e.k ~= 'release' and e.a <= asof then t.h[id] = nil end
+            end
+            if not t.p and not t.c and next(t.h) == nil then a.V[hash] = nil end
+          end
+        end
         local function take(a, hash, e)
           a.V = a.V or {}
+          if e.k == 'forget' and hash == '' then forget(a, e.a) end
           local t = a.V[hash] or {h = {}}
           a.V[hash] = t
           if e.k == 'release' then
-            settle(t.h, e)
+            settle(t, t.h, e)
           elseif e.k == 'quarantine' then
             hold(t, t.h, e)
           elseif e.n ~= '' and e.i == '' then
             count(t, t.h, e)
           else
             keep(t, e)
-            if e.i ~= '' then settle(t.h, e) end
+            if e.i ~= '' then settle(t, t.h, e) end
           end
           bound(t.h, \(VerdictBook.holdsMax), function(h)
             return (h.k == 'quarantine' and 1e15 or 0) + h.a

@@ -17,10 +17,10 @@ private struct FeedWorld {
     let sink = CollectingSink()
     let settings: IndexFeedSettings
 
-    init() throws {
+    init(partitions: Int32 = 1) throws {
         cluster = try MockCluster()
         for topic in ["push.devices", "push.invalidations"] {
-            try cluster.createTopic(topic, partitions: 1)
+            try cluster.createTopic(topic, partitions: partitions)
         }
         settings = IndexFeedSettings(
             kafka: KafkaConfiguration(
@@ -71,6 +71,8 @@ private final class Claims: Sendable {
         var rebuilds = 0
         var applied = 0
         var marks = 0
+        /// As of when everything is applied, as the writer was last told.
+        var asOf = UnixMillis(0)
     }
 
     let nextOffset: Int64
@@ -128,12 +130,14 @@ private final class ClaimingWriter: IndexWriter {
         delegate?.changeFinished(tag: tag, .applied)
     }
 
-    func mark(_ positions: [IndexTopicPosition]) {
+    func mark(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
         claims.change { $0.marks += 1 }
         delegate?.markersWritten()
     }
 
-    func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {}
+    func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
+        claims.change { $0.asOf = max($0.asOf, asOf ?? UnixMillis(0)) }
+    }
 
     func stop() { delegate = nil }
 }
@@ -156,6 +160,100 @@ private final class ClaimingWriter: IndexWriter {
         let hasSaidSo = world.sink.lines.contains { $0.contains("the index is built anew") }
         #expect(hasSaidSo == (rebuilds > 0))
         #expect(feed.stop(deadline: SystemTime.shared.monotonic + .seconds(30)))
+    }
+
+    /// A log that does not reach to where it is read is read from its start again.
+    @Test func `that is created anew while it is read is read from its start`() throws {
+        let world = try FeedWorld()
+        try world.publish(3)
+        let claims = Claims(0)
+        let feed = try IndexFeed(
+            world.settings, makeWriter: { _ in ClaimingWriter(claims) },
+            registry: world.registry, log: world.log)
+        #expect(claims.wait { $0.marks == 1 && $0.applied == 3 })
+        world.cluster.push([.offsetOutOfRange], to: .fetch)
+        #expect(claims.wait { $0.rebuilds == 1 && $0.marks == 2 && $0.applied == 6 })
+        #expect(world.sink.lines.contains { $0.contains("goes back to before what was read") })
+        #expect(feed.stop(deadline: SystemTime.shared.monotonic + .seconds(30)))
+    }
+}
+
+/// Writes to every partition without a pause until it is stopped.
+private final class Stream: Sendable {
+    private let isOver = Atomic<Bool>(false)
+    private let count = Atomic<Int>(0)
+    private let worker = Mutex<WorkerThread?>(nil)
+
+    init(_ world: FeedWorld, partitions: Int32) throws {
+        let settings = world.settings
+        let thread = try WorkerThread(name: "stream") { [self] in
+            guard let producer = try? TopicProducer(settings.kafka) else { return }
+            let pause = Semaphore()
+            while !isOver.load(ordering: .acquiring) {
+                for partition in 0..<partitions {
+                    let number = count.add(1, ordering: .relaxed).newValue
+                    try? producer.send(
+                        to: "push.devices", partition: partition,
+                        key: Array("shop/s\(number)".utf8), value: nil)
+                }
+                _ = pause.wait(upTo: .milliseconds(2))
+            }
+        }
+        worker.withLock { $0 = thread }
+    }
+
+    func stop() {
+        isOver.store(true, ordering: .releasing)
+        worker.withLock { $0 }?.join()
+    }
+}
+
+@Suite struct `A topic of the index that never rests` {
+    /// All partitions are never at their end at one moment.
+    @Test func `is read up to date, and the index is known to be`() throws {
+        let world = try FeedWorld(partitions: 6)
+        // Each answer of the broker is older than the next record.
+        world.cluster.setRoundTrip(.milliseconds(40), broker: 1)
+        let stream = try Stream(world, partitions: 6)
+        defer { stream.stop() }
+        let claims = Claims(0)
+        let feed = try IndexFeed(
+            world.settings, makeWriter: { _ in ClaimingWriter(claims) },
+            registry: world.registry, log: world.log)
+        #expect(claims.wait { $0.marks == 1 })
+        let later = SystemTime.shared.wall + .seconds(3)
+        #expect(claims.wait { $0.asOf >= later })
+        #expect(SystemTime.shared.wall - later < .seconds(5))
+        #expect(feed.stop(deadline: SystemTime.shared.monotonic + .seconds(30)))
+    }
+
+    @Test func `shows the time of the newest record, and of its end when it is there`() {
+        let (one, other) = (TopicPartition("a", 0), TopicPartition("a", 1))
+        var progress = ReadProgress([one, other], from: [other: 5])
+        func asOf(_ now: Int64) -> Int64 { progress.asOf(UnixMillis(now)).value }
+        func read(_ place: TopicPartition, _ offset: Int64, from time: Int64, at now: Int64) -> Bool
+        {
+            progress.read(
+                place, offset: offset, timestamp: UnixMillis(time), at: UnixMillis(now))
+        }
+        func ended(_ place: TopicPartition, _ offset: Int64, at now: Int64) -> Bool {
+            progress.ended(place, offset: offset, at: UnixMillis(now))
+        }
+        #expect(asOf(100) == 0)
+        #expect(ended(one, 0, at: 101))
+        #expect(read(other, 5, from: 50, at: 110))
+        #expect(asOf(120) == 50)
+        #expect(ended(other, 8, at: 130))
+        #expect(asOf(140) == 140)
+        // The first one goes on, with a record of a producer whose clock is behind.
+        #expect(read(one, 0, from: 90, at: 150))
+        #expect(asOf(160) == 140)
+        // And one whose clock is ahead.
+        #expect(read(one, 1, from: 900, at: 170))
+        #expect(asOf(180) == 170)
+        // What stands before what was read is of another topic.
+        #expect(!read(other, 7, from: 200, at: 200))
+        #expect(!ended(one, 1, at: 200))
     }
 }
 
@@ -245,6 +343,10 @@ private final class ClaimingWriter: IndexWriter {
         #expect(metrics.contains("bugle_fuse_trips_total\(labels) 1"))
         #expect(metrics.contains("bugle_churn_alarms_total\(labels) 1"))
         #expect(metrics.contains("bugle_index_stale_total 4"))
+        board.take(.evicts(true))
+        #expect(world.metrics().contains("bugle_redis_evicts 1"))
+        board.stopWriting()
+        #expect(world.metrics().contains("bugle_redis_evicts 0"))
     }
 
     @Test func `is written on the topic of verdicts, also when the cluster was away`() throws {

@@ -62,6 +62,9 @@ import Testing
             page: "BugleIndexBehind", metric: "bugle_index_lag_seconds",
             rule: "max(bugle_index_lag_seconds) > 10", bound: 10),
         Case(
+            page: "BugleRedisEvicts", metric: "bugle_redis_evicts",
+            rule: "max(bugle_redis_evicts) > 0", bound: 0),
+        Case(
             page: "BugleCertificateEnds", metric: "bugle_certificate_seconds_left",
             rule: "by (app, gateway, setting) (bugle_certificate_seconds_left) < 14 * 86400",
             bound: 14 * 86_400,

@@ -38,6 +38,15 @@ private final class Topics {
         add(.user(change), .users, key, partition)
     }
 
+    /// Reads on from a record, as `index forget` does when its question was answered.
+    func readOn(_ traces: inout UserTraces, from place: Int) {
+        let known = traces.installs
+        for record in records[place...] { traces.search(record) }
+        let isNew = traces.installs != known
+        if isNew { traces.collectAnew() }
+        for record in records[(isNew ? 0 : place)...] { traces.collect(record) }
+    }
+
     func traces(of userID: String) -> UserTraces {
         var traces = UserTraces(app: "shop", userID: userID)
         for record in records { traces.search(record) }
@@ -117,6 +126,27 @@ extension UserTraces {
         let traces = topics.traces(of: "ada")
         #expect(traces.owned.addresses.isEmpty && traces.nullKeys == [])
         #expect(traces.kept(traces.owned) == 0)
+    }
+
+    @Test func `are looked for again in what came since`() throws {
+        let topics = Topics()
+        try topics.device("shop/i1", row("i1", "ada"))
+        try topics.device("shop/i2", row("i2", "ada"))
+        try topics.device("shop/i3", row("i3", "grace"))
+        try topics.verdict("shop/i3", judged("i3", "grace"))
+        var traces = topics.traces(of: "ada")
+        #expect(traces.nullKeys == ["0:shop/i1", "0:shop/i2"])
+        let place = topics.records.count
+        try topics.device("shop/i1", row("i1", "grace", at: 2))
+        topics.readOn(&traces, from: place)
+        #expect(traces.nullKeys == ["0:shop/i2"])
+        #expect(traces.owned.addresses.map(\.id.text) == ["shop/i2"])
+        // A device that was somebody else's, and of which the topics hold more.
+        let next = topics.records.count
+        try topics.device("shop/i3", row("i3", "ada", at: 3))
+        topics.readOn(&traces, from: next)
+        #expect(traces.nullKeys == ["0:shop/i2", "0:shop/i3"])
+        #expect(traces.owned.invalidations.map(\.addressID.text) == ["shop/i2", "shop/i3"])
     }
 
     @Test func `stay in a row that another user has and go from one that nobody has`() throws {

@@ -47,7 +47,7 @@ class Postgres:
         self.process = Process(
             [*self.user, binaries() / "postgres", "-D", data, "-p", self.port,
              *settings(listen_addresses="127.0.0.1", unix_socket_directories="",
-                       wal_level="logical", fsync="off", max_connections=60)],
+                       wal_level="logical", fsync="off", max_connections=80)],
             self.folder / "postgres.log")
         wait_until(lambda: listening(self.port), START_TIMEOUT, "postgres")
         wait_until(self.answers, START_TIMEOUT, "postgres to answer")

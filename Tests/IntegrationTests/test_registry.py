@@ -299,7 +299,7 @@ class SeveralSessions(RegistryTest):
 
     def test_many_sessions_keep_the_invariants(self):
         seed = harness.seed()
-        scripts = [self.script(random.Random(seed + number)) for number in range(8)]
+        scripts = [self.script(random.Random(seed + number)) for number in range(50)]
         with concurrent.futures.ThreadPoolExecutor(len(scripts)) as pool:
             answers = [line for lines in pool.map(self.answers, scripts) for line in lines]
         self.assertEqual([a for a in answers if a.startswith("ERROR")], [], f"seed {seed}")

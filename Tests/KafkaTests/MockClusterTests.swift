@@ -44,6 +44,50 @@ import Testing
             ])
     }
 
+    @Test func `a reader knows when it has all that was visible, however much comes since`() throws
+    {
+        let cluster = try MockCluster()
+        try cluster.createTopic("t", partitions: 2)
+        let configuration = KafkaConfiguration(bootstrapServers: cluster.bootstrapServers)
+        let producer = try TopicProducer(configuration)
+        func write() throws {
+            _ = try producer.sendAndWait(to: "t", partition: 1, key: nil, value: [1])
+        }
+        for _ in 0..<3 { try write() }
+        let reader = try TopicReader(configuration, topics: ["t"], from: .beginning)
+        let deadline = SystemTime.shared.monotonic + .seconds(30)
+        /// Reads one record at a time, and writes another one for each.
+        func readAll() throws -> Int {
+            var count = 0
+            while !reader.hasReachedEveryEnd {
+                try #require(SystemTime.shared.monotonic < deadline, "no end")
+                guard reader.read(max: 1, timeout: .milliseconds(100), { _ in }) > 0 else {
+                    continue
+                }
+                count += 1
+                try write()
+            }
+            return count
+        }
+        try reader.aimAtEnds(timeout: .seconds(10))
+        #expect(!reader.hasReachedEveryEnd)
+        #expect(try readAll() == 3)
+        // Three more came meanwhile.
+        try reader.aimAtEnds(timeout: .seconds(10))
+        #expect(!reader.hasReachedEveryEnd)
+        #expect(try readAll() == 3)
+        // Without a word about it, it is where the partition ended when reading began.
+        let other = try TopicReader(configuration, topics: ["t"], from: .beginning)
+        // Each answer of the broker is older than the next record: no end is ever seen.
+        cluster.setRoundTrip(.milliseconds(40), broker: 1)
+        while !other.hasReachedEveryEnd {
+            try #require(SystemTime.shared.monotonic < deadline, "no end")
+            try producer.send(to: "t", partition: 0, key: nil, value: [1])
+            try producer.send(to: "t", partition: 1, key: nil, value: [1])
+            other.read(max: 10, timeout: .milliseconds(2)) { _ in }
+        }
+    }
+
     @Test func `the key decides the partition as Java's producer does`() throws {
         let cluster = try MockCluster()
         try cluster.createTopic("t", partitions: 7)

@@ -8,6 +8,7 @@ import JSON
 import Simulator
 import Telemetry
 import Testing
+import TokenIndex
 
 @testable import Pipeline
 
@@ -249,6 +250,26 @@ import Testing
         #expect(verdict.text("reason") == "DeviceNotRegistered")
         // The late one was asked for twice.
         #expect(simulator.journal.counters.receiptRequests >= 2)
+        #expect(world.stop())
+    }
+
+    @Test func `a receipt takes nothing from a device that registered after the push`() throws {
+        let (_, world) = try world(receiptWait: .milliseconds(300))
+        let token = "receipt-DeviceNotRegistered-1"
+        try register("phone", user: "u1", token: token, world)
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        let result = try #require(try results(world, atLeast: 1)["phone"])
+        try world.registerExpo(
+            "phone", user: "u1", token: "ExponentPushToken[\(token)]",
+            registeredAt: SystemTime.shared.wall.value)
+        let verdicts = try world.records(of: "push.invalidations", atLeast: 1)
+        #expect(verdicts.map { $0.text("verdict") } == ["invalidate"])
+        #expect(verdicts.map { $0.text("as_of") } == [result.text("sent_at")])
+        for verdict in verdicts { try world.apply(verdict: verdict) }
+        let kept = world.index.addresses(app: "shop", userID: "u1").addresses
+        #expect(kept.map(\.addressID) == ["shop/phone"])
         #expect(world.stop())
     }
 

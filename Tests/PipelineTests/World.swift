@@ -306,11 +306,12 @@ final class World {
             }
         }
         offset += 1
-        // Only what a writer applies is counted by fuses.
+        // Only what a writer applies is counted by fuses, and weighs when it is two seconds old.
         indexWriter.apply(
             .invalidation(try #require(verdict)),
             at: TopicPosition(
-                partition: 0, offset: offset, timestamp: SystemTime.shared.wall.value), tag: 0)
+                partition: 0, offset: offset,
+                timestamp: (SystemTime.shared.wall - .seconds(2)).value), tag: 0)
     }
 
     private lazy var indexWriter = index.writer()

@@ -59,6 +59,35 @@ private func home(of user: String, in cluster: RedisCluster) -> Int {
     }
 }
 
+@Suite struct `A node that a replica took over` {
+    /// The unlink of the former user, the last write before the node died, is lost with it, and no
+    /// marker was renewed since.
+    @Test func `gives nobody back what another one was given`() throws {
+        let cluster = try RedisStore.sharedCluster()
+        let store = try RedisStore(cluster: nil)
+        let rig = try IndexRig(store)
+        let model = InMemoryTokenIndex()
+        func apply(_ change: IndexChange, _ offset: Int64) throws {
+            try rig.apply(change, at: place(offset))
+            model.apply(change, at: place(offset))
+        }
+        try apply(upload("i1", "former", token: "T1", at: 1), 1)
+        let server = cluster.servers[home(of: "former", in: cluster)]
+        let layout = RedisLayout(prefix: store.prefix)
+        let list = layout.user("former", app: "app")
+        #expect(server.command("COPY", list, "\(list)/kept") == "1")
+        try apply(upload("i1", "present", token: "T1", at: 2, version: 2), 2)
+        #expect(try rig.ids("former") == [])
+        server.command("RENAME", "\(list)/kept", list)
+        server.command("DEL", layout.unlinked("former", app: "app"))
+        #expect(try rig.ids("former") == ["app/i1"])
+        server.command("CLIENT", "KILL", "TYPE", "normal")
+        try rig.turn { (try? rig.ids("former")) == [] }
+        #expect(try rig.ids("present") == ["app/i1"])
+        #expect(try RedisIndexOperator(store.index).verify(against: model).isEqual)
+    }
+}
+
 @Suite struct `The index in a cluster` {
     /// Users of other slots in one turn, and changes of one user that touch several keys.
     @Test func `REDIS-06: never asks for keys of two slots in one command`() throws {

@@ -8,6 +8,19 @@ import Testing
 
 @testable import TokenIndex
 
+/// Hears what a writer says of evictions.
+private final class Notices: IndexWriterDelegate {
+    var evicts: [Bool] = []
+
+    func noticed(_ notice: IndexNotice) {
+        if case .evicts(let isSo) = notice { evicts.append(isSo) }
+    }
+
+    func changeFinished(tag: UInt64, _ result: ChangeResult) {}
+    func applyFrom(_ positions: [IndexTopicPosition]) {}
+    func markersWritten() {}
+}
+
 @Suite struct `The index in Redis` {
     @Test func `answers a look-up made while Redis was away once it is back and filled`() throws {
         let server = try RedisServer()
@@ -69,6 +82,41 @@ import Testing
         try rig.turn { (try? administrator.run("HEXISTS", key, "c")) == "1" }
     }
 
+    /// A writer that was replaced and does not know it yet takes `c` away and restores nothing.
+    @Test func `notices that a bucket is not trusted any more, and heals it`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let rig = try IndexRig(store)
+        let key = "\(store.prefix){b17}:m"
+        let administrator = try Operator(server)
+        try administrator.run("HDEL", key, "c")
+        try rig.turn { rig.assignments.count == 2 }
+        rig.writer.mark(rig.positions(100))
+        try rig.turn { (try? administrator.run("HEXISTS", key, "c")) == "1" }
+        try rig.turn { rig.reader.isReady }
+    }
+
+    /// Topics forget null records after 7 days.
+    @Test(arguments: [(5, 100), (7, 0)] as [(Int64, Int64)])
+    func `reads everything again when nobody wrote for too long`(days: Int64, next: Int64) throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let rig = try IndexRig(store)
+        rig.writer.stop()
+        let stamp = rig.loop.wall.value - days * 24 * 3_600_000
+        let age = """
+            for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*:m')) do
+              redis.call('HSET', key, 'sd0', ARGV[2])
+            end
+            return 'done'
+            """
+        #expect(
+            try Operator(server).run("EVAL", age, "0", store.prefix, String(stamp)) == "done")
+        let successor = try IndexRig(store, isComplete: false)
+        try successor.takeCharge()
+        #expect(successor.assignments.last?.map(\.nextOffset) == [next, next])
+    }
+
     @Test func `resumes a successor from what the markers say`() throws {
         let server = try RedisServer()
         let store = try RedisStore(server: server)
@@ -127,6 +175,28 @@ import Testing
         #expect(result == .refused("Redis refuses it: WRONGTYPE"))
         #expect(try rig.apply(upload("i2", "u2", token: "T3", at: 2, version: 2)) == .applied)
         try rig.turn { rig.reader.isReady }
+        // The install goes to another user, and so does its token, through another install.
+        let refused = ChangeResult.refused("Redis refuses it: WRONGTYPE")
+        #expect(try rig.apply(upload("i1", "u3", token: "T1", at: 3, version: 3)) == refused)
+        #expect(try rig.ids("u3") == ["app/i1"])
+        try administrator.run("DEL", key)
+        try rig.apply(upload("i4", "u1", token: "T4", at: 3))
+        try administrator.run("SET", key, "not a hash")
+        #expect(try rig.apply(upload("i5", "u3", token: "T4", at: 4)) == refused)
+        #expect(try rig.ids("u3") == ["app/i1", "app/i5"])
+    }
+
+    /// Then the former user's list may still have the entry.
+    @Test func `gives nobody a device that a user cannot be told to have lost`() throws {
+        let server = try RedisServer()
+        let store = try RedisStore(server: server)
+        let rig = try IndexRig(store)
+        try rig.apply(upload("i1", "u1", token: "T1", at: 1))
+        let layout = RedisLayout(prefix: store.prefix)
+        try Operator(server).run("SET", layout.unlinked("u1", app: "app"), "not a hash")
+        let result = try rig.apply(upload("i1", "u2", token: "T1", at: 2, version: 2))
+        #expect(result == .refused("Redis refuses it: WRONGTYPE"))
+        #expect(try rig.ids("u2") == [])
     }
 
     @Test func `does not believe an entry that names another user`() throws {
@@ -218,8 +288,14 @@ import Testing
         let loop = try EventLoop(name: "warnings")
         var warnings: [String] = []
         let writer = store.index.writer(on: loop, warning: { warnings.append($0) })
-        while warnings.isEmpty { loop.turn(waitingUpTo: .milliseconds(50)) }
+        let notices = Notices()
+        writer.delegate = notices
+        let deadline = SystemTime.shared.monotonic + .seconds(20)
+        while notices.evicts.isEmpty, SystemTime.shared.monotonic < deadline {
+            loop.turn(waitingUpTo: .milliseconds(50))
+        }
         writer.stop()
+        #expect(notices.evicts == [true])
         #expect(warnings[0].contains("allkeys-lru") && warnings[0].contains("noeviction"))
 
         let administrator = try Operator(server)

@@ -28,9 +28,9 @@ extension IndexRig {
         try turn { tags.allSatisfy { self.result(of: $0) != nil } }
     }
 
-    /// Applies verdicts one after another, as if they were read this moment.
+    /// Applies verdicts one after another, as if they had just become old enough to weigh.
     fileprivate func judge(
-        _ records: [InvalidationRecord], age: TimeSpan = .zero, partition: Int32 = 0
+        _ records: [InvalidationRecord], age: TimeSpan = .seconds(2), partition: Int32 = 0
     ) throws {
         for record in records {
             offset += 1
@@ -124,6 +124,99 @@ extension IndexRig {
         }
     }
 
+    /// A writer that dies, or is replaced, takes what it had to say with it.
+    @Test func `lets go of what it held when the records that say so were lost`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(51)
+            try rig.judge((0..<50).map { counted("i\($0)") })
+            let fuse = try #require(rig.tripped.first, "\(store.name)")
+            try rig.turn { rig.notices.count == 51 }
+            _ = rig.takePublished()
+            let releases = try store.operations().records(settling: fuse.id, .release)
+            #expect(releases.count == 50, "\(store.name)")
+            try rig.judge(releases)
+            #expect(try rig.standings(store, 0..<51) == [.active: 51], "\(store.name)")
+            #expect(try store.operations().fuses().isEmpty, "\(store.name)")
+            // What is judged after it counts again.
+            try rig.judge([counted("i3", asOf: 501)])
+            #expect(try rig.ids("u3") == [], "\(store.name)")
+        }
+    }
+
+    /// Lanes hear of a settlement up to a second late.
+    @Test(arguments: FuseSettlement.allCases)
+    func `stays whole when a verdict comes that was held before it was settled`(
+        settlement: FuseSettlement
+    ) throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(52)
+            try rig.judge((0..<50).map { counted("i\($0)") })
+            let fuse = try #require(rig.tripped.first, "\(store.name)")
+            try rig.turn { rig.notices.count == 51 }
+            try rig.judge(rig.takePublished())
+            let operations = try store.operations()
+            try rig.judge(try operations.records(settling: fuse.id, settlement))
+            try rig.judge([counted("i50").held(by: fuse.id)])
+            #expect(try operations.fuses().isEmpty, "\(store.name)")
+            let published = rig.takePublished()
+            #expect(published.map(\.addressID.installID) == ["i50"], "\(store.name)")
+            try rig.judge(published)
+            let isReleased = settlement == .release
+            #expect(try rig.ids("u50") == (isReleased ? ["app/i50"] : []), "\(store.name)")
+            // And nothing holds what comes later.
+            try rig.judge([counted("i51", asOf: 501)])
+            #expect(
+                try rig.standings(store, 50..<52)
+                    == (isReleased ? [.active: 1, .suspended: 1] : [.suspended: 2]),
+                "\(store.name)")
+            #expect(try operations.fuses().isEmpty && rig.takePublished().isEmpty)
+            #expect(rig.tripped.count == 1, "\(store.name)")
+        }
+    }
+
+    @Test func `lets go of whom an operator forgets`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            try rig.register(60)
+            try rig.judge((0..<40).map { counted("i\($0)") })
+            func forget(_ install: String, asOf: Int64 = 1_000) -> InvalidationRecord {
+                var record = counted(install, asOf: asOf)
+                (record.verdict, record.reason, record.origin) = (.forget, "forgotten", .operator)
+                (record.gateway, record.environment, record.credential) = (nil, nil, nil)
+                record.tokenHash = nil
+                return record
+            }
+            // It counts no more, so that one more is needed.
+            try rig.judge([forget("i0")])
+            try rig.judge((40..<50).map { counted("i\($0)") })
+            #expect(rig.tripped.isEmpty, "\(store.name)")
+            try rig.judge([counted("i50")])
+            let fuse = try #require(rig.tripped.first, "\(store.name)")
+            #expect(fuse.held == 50, "\(store.name)")
+            try rig.turn { rig.notices.count == 51 }
+            try rig.judge(rig.takePublished())
+            // One that is held, and one for which a lane's word comes late.
+            try rig.judge([forget("i1"), forget("i51"), counted("i51").held(by: fuse.id)])
+            let operations = try store.operations()
+            #expect(try operations.fuses().map(\.held) == [50], "\(store.name)")
+            let kept = try operations.reports(app: "app", userID: "u1").flatMap {
+                $0.verdicts.held(by: name)
+            }
+            #expect(kept.isEmpty, "\(store.name)")
+            let records = try operations.records(settling: fuse.id, .release)
+            let late = records.filter { $0.addressID.installID == "i51" }
+            #expect(late.map(\.verdict) == [.forget] && late.map(\.asOf) == [UnixMillis(1_000)])
+            #expect(late.allSatisfy { $0.userID == nil && $0.tokenHash == nil }, "\(store.name)")
+            #expect(!records.contains { ["i0", "i1"].contains($0.addressID.installID) })
+            try rig.judge(records)
+            #expect(try operations.fuses().isEmpty, "\(store.name)")
+            for user in ["u0", "u1", "u51"] { #expect(try rig.ids(user) == [], "\(store.name)") }
+            #expect(try rig.ids("u2") == ["app/i2"], "\(store.name)")
+        }
+    }
+
     @Test func `weighs tokens against the answers of all processes`() throws {
         for store in try Stores.all() {
             let rig = try IndexRig(store)
@@ -141,6 +234,47 @@ extension IndexRig {
             #expect(rig.tripped.isEmpty, "\(store.name)")
             try rig.judge([counted("i69")])
             #expect(rig.tripped.count == 1, "\(store.name)")
+        }
+    }
+
+    /// Lanes pass answers on in sums, a second and more after a verdict that is among them was read.
+    @Test(arguments: [true, false])
+    func `weighs verdicts once the answers beside them are known`(isAnswered: Bool) throws {
+        let time = ManualTime()
+        for store in [InMemoryStore(time: time), try RedisStore()] as [any IndexStore] {
+            let rig = try IndexRig(store, time: time)
+            try rig.register(60)
+            func pass(_ span: TimeSpan) {
+                time.advance(by: span)
+                for _ in 0..<5 { rig.loop.turn(waitingUpTo: .milliseconds(5)) }
+                rig.writer.renew(rig.positions(100), asOf: nil)
+                for _ in 0..<5 { rig.loop.turn(waitingUpTo: .milliseconds(5)) }
+            }
+            try rig.judge((0..<50).map { counted("i\($0)") }, age: .zero)
+            pass(.milliseconds(900))
+            if isAnswered {
+                rig.reader.count(answers: 10_000, for: name)
+                time.advance(by: .milliseconds(900))
+                try rig.turn { (store as? RedisStore)?.counted(self.name) ?? 10_000 == 10_000 }
+            } else {
+                pass(.milliseconds(900))
+            }
+            #expect(rig.tripped.isEmpty, "\(store.name)")
+            pass(.milliseconds(500))
+            pass(.seconds(2))
+            guard !isAnswered else {
+                #expect(rig.tripped.isEmpty, "\(store.name)")
+                continue
+            }
+            // No further verdict had to come.
+            let fuse = try #require(rig.tripped.first, "\(store.name)")
+            #expect(rig.tripped.count == 1 && fuse.held == 50, "\(store.name)")
+            #expect(fuse.name == name && fuse.reason == "BadDeviceToken", "\(store.name)")
+            try rig.turn { rig.notices.count == 51 }
+            try rig.judge(rig.takePublished())
+            #expect(
+                try rig.standings(store, 0..<60) == [.quarantined: 50, .active: 10],
+                "\(store.name)")
         }
     }
 
@@ -265,7 +399,7 @@ extension IndexRig {
     @Test func `holds nothing again that was released, in whatever order a rebuild reads`() throws {
         for make in Stores.makers {
             let rig = try IndexRig(try make())
-            let now = rig.loop.wall
+            let now = rig.loop.wall - .seconds(2)
             var topic = Topic()
             let surge = (0..<50).map { counted("i\($0)") }
             topic.write(surge, at: now)
@@ -299,7 +433,7 @@ extension IndexRig {
         for make in Stores.makers {
             let rig = try IndexRig(try make())
             var topic = Topic()
-            topic.write((0..<50).map { counted("i\($0)") }, at: rig.loop.wall)
+            topic.write((0..<50).map { counted("i\($0)") }, at: rig.loop.wall - .seconds(2))
             for (first, isDeviceFirst) in [(0, true), (1, true), (0, false)] as [(Int32, Bool)] {
                 let store = try make()
                 let rebuilt = try rebuild(

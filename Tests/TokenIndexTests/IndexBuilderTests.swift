@@ -80,7 +80,7 @@ private final class Topics: Sendable {
             if batch.isEmpty {
                 if !isAtEnd && epoch > 0 {
                     state.withLock { $0.isAtEnd = true }
-                    builder.caughtUp(epoch: epoch)
+                    builder.caughtUp(epoch: epoch, asOf: SystemTime.shared.wall)
                 }
                 return
             }
@@ -307,6 +307,99 @@ private func device(_ install: String, _ user: String, _ token: String, _ time: 
             let count = try rig.ids("u\(user)").count
             #expect(count == expected["u\(user)", default: 0], "u\(user)")
         }
+    }
+}
+
+/// A store that finishes so many changes as it is allowed to, when it is told how far all is.
+private final class SlowStore: Sendable {
+    struct State: Sendable {
+        var waiting: [UInt64] = []
+        var allowed = 0
+        var asOf: [UnixMillis] = []
+        var marked: UnixMillis?
+    }
+
+    let state = Mutex(State())
+    let changed = Semaphore()
+
+    func wait(until condition: (State) -> Bool) -> Bool {
+        let deadline = SystemTime.shared.monotonic + .seconds(30)
+        while !condition(state.withLock { $0 }) {
+            guard SystemTime.shared.monotonic < deadline else { return false }
+            _ = changed.wait(upTo: .milliseconds(50))
+        }
+        return true
+    }
+}
+
+private final class SlowWriter: IndexWriter {
+    var delegate: (any IndexWriterDelegate)?
+    private let store: SlowStore
+
+    init(_ store: SlowStore) { self.store = store }
+
+    func assign(_ partitions: [IndexTopicPartition], of total: Int) {
+        delegate?.applyFrom(
+            partitions.map {
+                IndexTopicPosition(topic: $0.topic, partition: $0.partition, nextOffset: 0)
+            })
+    }
+
+    func apply(_ change: IndexChange, at position: TopicPosition, tag: UInt64) {
+        store.state.withLock { $0.waiting.append(tag) }
+    }
+
+    func mark(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
+        store.state.withLock { $0.marked = asOf }
+    }
+
+    func renew(_ positions: [IndexTopicPosition], asOf: UnixMillis?) {
+        let done = store.state.withLock { state in
+            state.asOf.append(asOf ?? UnixMillis(0))
+            let count = min(state.allowed, state.waiting.count)
+            defer { state.waiting.removeFirst(count) }
+            state.allowed -= count
+            return Array(state.waiting.prefix(count))
+        }
+        for tag in done { delegate?.changeFinished(tag: tag, .applied) }
+        store.changed.signal()
+    }
+
+    func rebuild() {}
+    func stop() { delegate = nil }
+}
+
+@Suite struct `What an index builder shows` {
+    @Test func `is the moment before which everything is applied, whatever is under way behind it`()
+        throws
+    {
+        let store = SlowStore()
+        let builder = try IndexBuilder(makeWriter: { _ in SlowWriter(store) }, report: { _ in })
+        defer { builder.stop() }
+        builder.assign([IndexTopicPartition(.devices, 0)], of: 1)
+        func feed(_ offset: Int64) -> Bool {
+            builder.feed(
+                [
+                    IndexInput(
+                        topic: .devices, position: place(offset), key: Array("app/i1".utf8),
+                        value: Array(device("i1", "u", "t", 1).utf8))
+                ], epoch: 1)
+        }
+        builder.caughtUp(epoch: 1, asOf: UnixMillis(100))
+        #expect(store.wait { $0.marked == UnixMillis(100) })
+        #expect(feed(0))
+        builder.caughtUp(epoch: 1, asOf: UnixMillis(200))
+        #expect(feed(1))
+        #expect(store.wait { $0.waiting.count == 2 })
+        let count = store.state.withLock { $0.asOf.count }
+        #expect(store.wait { $0.asOf.count >= count + 2 })
+        #expect(store.state.withLock { $0.asOf.last } == UnixMillis(100))
+        store.state.withLock { $0.allowed = 1 }
+        #expect(store.wait { $0.asOf.last == UnixMillis(200) })
+        #expect(store.state.withLock { $0.waiting.count } == 1)
+        builder.caughtUp(epoch: 1, asOf: UnixMillis(300))
+        store.state.withLock { $0.allowed = 1 }
+        #expect(store.wait { $0.asOf.last == UnixMillis(300) })
     }
 }
 

@@ -71,13 +71,29 @@ import Testing
             #expect(plan.invalidations.allSatisfy { $0.verdict == .forget && $0.userID == nil })
             #expect(plan.invalidations.allSatisfy { $0.token == nil && $0.tokenHash == nil })
             #expect(try rig.ids("anna") == ["app/a", "app/a/voip"])
+            for user in ["anna", "ann"] {
+                rig.reader.writeNote("n", "x", app: "app", userID: user, keptFor: .minutes(5))
+            }
+            if let redis = store as? RedisStore {
+                let usage = redis.index.usage(on: rig.loop)
+                defer { usage.stop() }
+                var isTaken = false
+                usage.takePlace(
+                    of: UUIDBytes(high: 1, low: 2), in: [UsageCap("user", Cap(3, in: .hours(1)))],
+                    app: "app", userID: "anna", at: rig.loop.wall
+                ) { _ in isTaken = true }
+                try rig.turn { isTaken }
+            }
+            #expect(try note(rig, of: "anna") == "x" && note(rig, of: "ann") == "x")
             try operations.erase(plan)
+            #expect(try note(rig, of: "anna") == nil && note(rig, of: "ann") == "x")
             #expect(try rig.ids("anna") == [], "\(store.name)")
             #expect(try operations.reports(app: "app", userID: "anna").isEmpty)
             #expect(try rig.ids("bert") == ["app/b"])
             if let redis = store as? RedisStore, redis.name == "in Redis" {
                 #expect(try redis.everything().contains("bert"))
                 #expect(try !redis.everything().contains("anna"), "\(store.name)")
+                #expect(try redis.everything().contains("app:ann/n"), "\(store.name)")
             }
             // The records come round, and older ones come again.
             try rig.apply(gone("a"), at: place(10))
@@ -90,6 +106,37 @@ import Testing
             #expect(try rig.ids("anna") == [])
             try rig.apply(upload("a", "anna", token: "A", at: 1_001, version: 2), at: place(13))
             #expect(try rig.ids("anna") == ["app/a"], "\(store.name): back, by a new login")
+        }
+    }
+}
+
+/// What a note says.
+private func note(_ rig: IndexRig, of user: String) throws -> String? {
+    var found: Result<String?, IndexFault>?
+    rig.reader.readNote("n", app: "app", userID: user) { found = $0 }
+    try rig.turn { found != nil }
+    return try found?.get()
+}
+
+@Suite struct `What came after an operator asked` {
+    @Test func `is not erased with the user who had the device before`() throws {
+        for store in try Stores.all() {
+            let rig = try IndexRig(store)
+            for (offset, install) in ["a", "b", "c"].enumerated() {
+                try rig.apply(
+                    upload(install, "anna", token: install, at: 1), at: place(Int64(offset)))
+            }
+            let operations = try store.operations()
+            let plan = try operations.forgetting(app: "app", userID: "anna", at: UnixMillis(1_000))
+            #expect(plan.addresses.count == 3)
+            // Somebody else logs in on one device, with the same token; she herself on another.
+            try rig.apply(upload("a", "bert", token: "a", at: 1, version: 2), at: place(10))
+            try rig.apply(upload("b", "anna", token: "b", at: 2_000, version: 2), at: place(11))
+            try operations.erase(plan)
+            #expect(try rig.ids("bert") == ["app/a"], "\(store.name)")
+            #expect(try rig.ids("anna") == ["app/b"], "\(store.name)")
+            try rig.apply(upload("d", "bert", token: "a", at: 3), at: place(12))
+            #expect(try rig.ids("bert") == ["app/d"], "\(store.name): the slot is known")
         }
     }
 }
@@ -162,6 +209,7 @@ extension RedisStore {
               out[#out + 1] = key
               local type = redis.call('TYPE', key).ok
               local values = type == 'hash' and redis.call('HGETALL', key)
+                or type == 'string' and {redis.call('GET', key)}
                 or redis.call('ZRANGE', key, 0, -1)
               for _, value in ipairs(values) do out[#out + 1] = value end
             end

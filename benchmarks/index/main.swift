@@ -139,7 +139,7 @@ final class Keeper: Sendable {
     /// Nothing more is in the topics. To be said every second or so.
     func tell() {
         let number = epoch.value.withLock { $0 }
-        if number > 0 { builder.caughtUp(epoch: number) }
+        if number > 0 { builder.caughtUp(epoch: number, asOf: SystemTime.shared.wall) }
     }
 
     func stop() { builder.stop() }
@@ -238,7 +238,7 @@ func measureBuilding(_ options: Options) throws {
             }
             if number - first <= (total - first) / 4 { early = memory("VmRSS") }
         }
-        builder.caughtUp(epoch: epoch)
+        builder.caughtUp(epoch: epoch, asOf: SystemTime.shared.wall)
         while isCurrent(), !events.withLock({ $0.isComplete }) { changed.wait() }
     }
     let count = Double(total - first)

@@ -24,11 +24,15 @@ internal enum IndexForget {
         let access = try IndexCommand.access(arguments)
         let app = try access.app(arguments)
         let redis = access.configuration.index.store == .redis ? try access.redis() : nil
-        let traces = try search(access, redis, app: app, userID)
-        let owned = traces.owned
+        var search = try TraceSearch(access, redis, app: app, userID)
+        let count = search.traces.owned.addresses.count
         try Confirmation.ask(
-            "Erase user \(userID.printable) of \(app), with \(owned.addresses.count) addresses?",
+            "Erase user \(userID.printable) of \(app), with \(count) addresses?",
             arguments, unasked: "the user would be erased", refused: "nothing was erased")
+        // A question may stand open for long: somebody else may be logged in on a device by now.
+        try search.readOn()
+        let traces = search.traces
+        let owned = traces.owned
         var summary = try write(traces, owned, access, redis)
         if let redis {
             try IndexAccess.orFail { () throws(IndexOperationError) in
@@ -45,19 +49,53 @@ internal enum IndexForget {
         return summary.isShown == false ? .failed : .ok
     }
 
-    private static func search(
-        _ access: IndexAccess, _ redis: RedisIndexOperator?, app: String, _ userID: String
-    ) throws(Failure) -> UserTraces {
-        var traces = UserTraces(app: app, userID: userID)
-        try IndexTopicScan(access.configuration, access.cluster).readToEnd { traces.search($0) }
-        if let redis {
+    /// The two passes over the topics, which can be read on later.
+    private struct TraceSearch {
+        private(set) var traces: UserTraces
+        private let access: IndexAccess
+        private let redis: RedisIndexOperator?
+        private let first: IndexTopicScan
+        private var second: IndexTopicScan
+
+        init(
+            _ access: IndexAccess, _ redis: RedisIndexOperator?, app: String, _ userID: String
+        ) throws(Failure) {
+            self.access = access
+            self.redis = redis
+            var traces = UserTraces(app: app, userID: userID)
+            first = try IndexTopicScan(access.configuration, access.cluster)
+            try first.readToEnd { traces.search($0) }
+            try Self.addKnown(to: &traces, redis)
+            second = try IndexTopicScan(access.configuration, access.cluster)
+            try second.readToEnd { traces.collect($0) }
+            self.traces = traces
+        }
+
+        /// Takes in what was written since.
+        mutating func readOn() throws(Failure) {
+            var traces = traces
+            let known = traces.installs
+            try first.readToEnd { traces.search($0) }
+            try Self.addKnown(to: &traces, redis)
+            if traces.installs != known {
+                // What the topics hold of an install that is new here was passed over.
+                traces.collectAnew()
+                second = try IndexTopicScan(access.configuration, access.cluster)
+            }
+            try second.readToEnd { traces.collect($0) }
+            self.traces = traces
+        }
+
+        private static func addKnown(
+            to traces: inout UserTraces, _ redis: RedisIndexOperator?
+        ) throws(Failure) {
+            guard let redis else { return }
+            let (app, userID) = (traces.app, traces.userID)
             traces.add(
                 try IndexAccess.orFail { () throws(IndexOperationError) in
                     try redis.reports(app: app, userID: userID)
                 })
         }
-        try IndexTopicScan(access.configuration, access.cluster).readToEnd { traces.collect($0) }
-        return traces
     }
 
     /// The verdicts first: from then on no rebuild brings an address back.

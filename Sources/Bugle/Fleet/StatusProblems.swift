@@ -90,6 +90,11 @@ internal struct StatusProblems {
         if indexLag > Bounds.indexLag {
             add("BugleIndexBehind", "the token index is \(Int64(indexLag)) s behind")
         }
+        if registry.sum(of: "bugle_redis_evicts") > 0 {
+            add(
+                "BugleRedisEvicts",
+                "Redis may evict keys of the token index: maxmemory-policy is not noeviction")
+        }
         for left in registry.readings(of: "bugle_certificate_seconds_left")
         where left.value < Bounds.certificateDays * 86_400 {
             add(

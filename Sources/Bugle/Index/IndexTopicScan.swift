@@ -54,6 +54,8 @@ internal final class IndexTopicScan {
 
     /// How long a broker may say nothing at all.
     private static let patience = TimeSpan.seconds(30)
+    /// How long it may take to say where a partition ends.
+    private static let askTimeout = TimeSpan.seconds(10)
 
     init(_ configuration: Configuration, _ cluster: ClusterAccess) throws(Failure) {
         self.cluster = cluster
@@ -72,14 +74,20 @@ internal final class IndexTopicScan {
         }
     }
 
-    /// Hands every record up to the present end to `body`.
+    /// Hands every record up to the present end to `body`, and perhaps some that came since.
     func readToEnd(_ body: (IndexRecord) -> Void) throws(Failure) {
         let progress = ProgressLine()
         defer { progress.end() }
         var heardAt = SystemTime.shared.monotonic
         var fault: KafkaError?
         reader.onFault = { fault = $1 }
-        repeat {
+        // Registries never rest: what comes while this reads is not waited for.
+        do throws(KafkaError) {
+            try reader.aimAtEnds(timeout: Self.askTimeout)
+        } catch {
+            throw cluster.failure(error, doing: "read \(names.devices)")
+        }
+        while !reader.hasReachedEveryEnd {
             let got = reader.read(max: 2_000, timeout: .milliseconds(100)) { record in
                 if let record = take(record) { body(record) }
             }
@@ -92,7 +100,7 @@ internal final class IndexTopicScan {
                         + "end\(reason)")
             }
             progress.show("\(count) records of \(names.devices) and \(names.invalidations) read")
-        } while !reader.isAtEnd
+        }
     }
 
     private func take(_ record: borrowing KafkaRecord) -> IndexRecord? {

@@ -14,8 +14,8 @@ internal import TokenIndex
 internal struct UserTraces {
     let app: String
     let userID: String
-    private var installs: Set<String> = []
-    private let model = InMemoryTokenIndex()
+    private(set) var installs: Set<String> = []
+    private var model = InMemoryTokenIndex()
     private var devices: [Key: DeviceTrace] = [:]
     private var verdicts: [AddressID: InvalidationRecord?] = [:]
     /// Where the user's own record stands, and whether there is any by now.
@@ -66,6 +66,14 @@ internal struct UserTraces {
     /// Adds what an index knows of the user.
     mutating func add(_ reports: [AddressReport]) {
         for report in reports { installs.insert(Self.install(report.id)) }
+    }
+
+    /// The second pass begins again.
+    mutating func collectAnew() {
+        model = InMemoryTokenIndex()
+        devices = [:]
+        verdicts = [:]
+        userRecords = [:]
     }
 
     /// The second pass.

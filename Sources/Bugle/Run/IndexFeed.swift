@@ -26,6 +26,8 @@ internal struct IndexFeedSettings: Sendable {
     var tables: [RegistrationTable] = []
     /// The group that elects the writer; nil for a store that no other process sees.
     var election: GroupConfiguration?
+    /// How often it is looked for a topic that need not exist, and for further partitions.
+    var seekInterval = TimeSpan.minutes(1)
 }
 
 /// A running feed. Every method may be called from any thread.

@@ -21,6 +21,9 @@ internal final class IndexFeedLoop {
     /// What the builder did not take yet.
     private var batch: [IndexInput] = []
     private var unapplied = UnappliedRecords()
+    private var progress = ReadProgress()
+    /// The partition that goes on before where it was read to.
+    private var recreated: TopicPartition?
     /// Whether the builder knows that the topics were read to their end.
     private var hasCaughtUp = false
     private var caughtUpAt = MonotonicTime(nanos: .min / 2)
@@ -31,15 +34,16 @@ internal final class IndexFeedLoop {
     private var isComplete = false
     private var startedAt = MonotonicTime(nanos: 0)
     private var retryAt = MonotonicTime(nanos: .min / 2)
-    /// Whether `push.users` is read.
-    private var readsUsers = false
-    /// When it is looked again whether it is there by now.
-    private var usersSoughtAt = MonotonicTime(nanos: 0)
+    /// How many partitions of each topic are read.
+    private var counts: [IndexTopic: Int32] = [:]
+    /// When it was last looked whether there are more by now.
+    private var countedAt = MonotonicTime(nanos: 0)
+    private var readsUsers: Bool { counts[.users] ?? 0 > 0 }
 
     /// How long a topic that cannot be read is left alone.
     private static let retryInterval = TimeSpan.seconds(1)
-    /// How often a topic is looked for that need not exist.
-    private static let seekInterval = TimeSpan.minutes(1)
+    /// How often it is looked for a topic that need not exist, and for further partitions.
+    private let seekInterval: TimeSpan
     /// How often the builder hears that there is nothing more.
     private static let caughtUpInterval = TimeSpan.milliseconds(200)
     /// How long one turn waits for records.
@@ -53,6 +57,7 @@ internal final class IndexFeedLoop {
         log: Log
     ) {
         self.settings = settings
+        seekInterval = settings.seekInterval
         self.makeWriter = makeWriter
         self.state = state
         self.log = log
@@ -69,7 +74,7 @@ internal final class IndexFeedLoop {
                 orders.wait(upTo: Self.wait)
                 continue
             }
-            if builder == nil { startWriting() } else { seekUsers() }
+            if builder == nil { startWriting() } else { seekPartitions() }
             turn()
         }
         stopWriting()
@@ -88,13 +93,14 @@ internal final class IndexFeedLoop {
             return
         }
         reader.read(max: Self.batchRecords, timeout: Self.wait) { take($0) }
+        if let recreated { return buildAnew("\(recreated) goes back to before what was read") }
         guard batch.isEmpty || hand() else { return }
-        guard reader.isAtEnd else { return }
+        guard reader.hasReachedEveryEnd else { return }
         let now = SystemTime.shared.monotonic
         guard !hasCaughtUp || now - caughtUpAt >= Self.caughtUpInterval else { return }
         hasCaughtUp = true
         caughtUpAt = now
-        builder?.caughtUp(epoch: epoch)
+        builder?.caughtUp(epoch: epoch, asOf: progress.asOf(SystemTime.shared.wall))
     }
 
     /// Hands the batch to the builder; false when it has no room for it.
@@ -117,6 +123,14 @@ internal final class IndexFeedLoop {
 
     private func take(_ record: borrowing KafkaRecord) {
         let timestamp = record.timestampMillis ?? 0
+        let place = TopicPartition(record.topic, record.partition)
+        let isNext = progress.read(
+            place, offset: record.offset, timestamp: UnixMillis(timestamp),
+            at: SystemTime.shared.wall)
+        guard isNext, recreated == nil else {
+            recreated = recreated ?? place
+            return
+        }
         recordCount += 1
         newest = timestamp
         batch.append(
@@ -149,19 +163,15 @@ internal final class IndexFeedLoop {
     /// All partitions of both topics; nil, and said why, when they cannot be had.
     private func partitions() -> [IndexTopicPartition]? {
         do throws(KafkaError) {
-            let cluster = try Admin(settings.kafka).describeCluster(timeout: .seconds(5))
-            let counts = [IndexTopic.devices, .invalidations, .users].map { topic in
-                (topic, cluster.topic(settings.name(of: topic))?.partitions ?? 0)
-            }
-            readsUsers = counts.contains { $0.0 == .users && $0.1 > 0 }
-            usersSoughtAt = SystemTime.shared.monotonic
-            guard counts.allSatisfy({ $0.1 > 0 || $0.0 == .users }) else {
+            counts = try countPartitions()
+            countedAt = SystemTime.shared.monotonic
+            guard counts.allSatisfy({ $0.value > 0 || $0.key == .users }) else {
                 report("\(settings.devices) or \(settings.invalidations) does not exist")
                 return nil
             }
             state.hindrance.withLock { $0 = nil }
-            return counts.flatMap { topic, count in
-                (0..<count).map { IndexTopicPartition(topic, $0) }
+            return IndexTopic.allCases.flatMap { topic in
+                (0..<(counts[topic] ?? 0)).map { IndexTopicPartition(topic, $0) }
             }
         } catch {
             report("the topics of the index cannot be read: \(error)")
@@ -169,15 +179,31 @@ internal final class IndexFeedLoop {
         }
     }
 
-    /// A topic that appears later is read from then on.
-    private func seekUsers() {
+    private func countPartitions() throws(KafkaError) -> [IndexTopic: Int32] {
+        let cluster = try Admin(settings.kafka).describeCluster(timeout: .seconds(5))
+        var counts: [IndexTopic: Int32] = [:]
+        for topic in IndexTopic.allCases {
+            counts[topic] = cluster.topic(settings.name(of: topic))?.partitions ?? 0
+        }
+        return counts
+    }
+
+    /// A topic that appears later, and partitions that are added, are read from then on.
+    private func seekPartitions() {
         let now = SystemTime.shared.monotonic
-        guard !readsUsers, now - usersSoughtAt >= Self.seekInterval else { return }
-        usersSoughtAt = now
-        let count = try? Admin(settings.kafka).describeCluster(timeout: .seconds(5))
-            .topic(settings.users)?.partitions
-        guard count ?? 0 > 0 else { return }
-        log.info("from now on this topic is read too", ["topic": LogValue(settings.users)])
+        guard now - countedAt >= seekInterval else { return }
+        countedAt = now
+        guard let found = try? countPartitions() else { return }
+        let grown = IndexTopic.allCases.filter { found[$0] ?? 0 > counts[$0] ?? 0 }
+        guard !grown.isEmpty else { return }
+        for topic in grown {
+            log.info(
+                "from now on all partitions of this topic are read",
+                [
+                    "topic": LogValue(settings.name(of: topic)),
+                    "partitions": LogValue(found[topic] ?? 0),
+                ])
+        }
         stopWriting()
     }
 
@@ -186,15 +212,19 @@ internal final class IndexFeedLoop {
         builder = nil
         reader = nil
         batch = []
+        recreated = nil
         unapplied = UnappliedRecords()
         newest = nil
         state.lagMillis.store(0, ordering: .relaxed)
-        _ = orders.take()
+        // What the writer found out is not found out again.
+        for case .noticed(let notice) in orders.take() { notices.take(notice) }
+        notices.stopWriting()
         state.hindrance.withLock { $0 = nil }
         for ticket in state.tickets.withLock({ tickets in
             defer { tickets = [] }
             return tickets
         }) { ticket.finish() }
+        notices.publish()
     }
 
     private func report(_ text: String) {
@@ -223,19 +253,13 @@ internal final class IndexFeedLoop {
 
     private func read(from positions: [IndexTopicPosition], epoch: UInt64) {
         self.epoch = epoch
-        if let change = foreignTopic(positions) {
-            log.warning(
-                "a topic of the index is not the one that was read before; the index is built anew",
-                ["reason": LogValue(change)])
-            reader = nil
-            builder?.rebuild(epoch: epoch)
-            return
-        }
+        if let change = foreignTopic(positions) { return buildAnew(change) }
         if isComplete {
             isComplete = false
             log.warning("the token index is incomplete: it is filled again from the topics")
         }
         batch = []
+        recreated = nil
         hasCaughtUp = false
         recordCount = 0
         startedAt = SystemTime.shared.monotonic
@@ -260,12 +284,27 @@ internal final class IndexFeedLoop {
                         "error": LogValue(error.description),
                     ])
             }
+            reader.onEnd = { [unowned self] place, offset in
+                let isSame = progress.ended(place, offset: offset, at: SystemTime.shared.wall)
+                if !isSame { recreated = recreated ?? place }
+            }
+            progress = ReadProgress(reader.partitions, from: offsets)
             self.reader = reader
         } catch {
             report("the topics of the index cannot be read: \(error)")
             // A new builder asks again where to read from.
             stopWriting()
         }
+    }
+
+    private func buildAnew(_ reason: String) {
+        log.warning(
+            "a topic of the index is not the one that was read before; the index is built anew",
+            ["reason": LogValue(reason)])
+        reader = nil
+        batch = []
+        recreated = nil
+        builder?.rebuild(epoch: epoch)
     }
 
     /// Why the stored positions cannot be those of the present topics: one was created anew, or

@@ -13,6 +13,7 @@ internal final class IndexNoticeBoard {
     private let log: Log
     private let faults: RateLimitedLog
     private let swept: Counter
+    private let evicts: Gauge
     private var producer: TopicProducer?
     private var unpublished: [InvalidationRecord] = []
     private var retryAt = MonotonicTime(nanos: .min / 2)
@@ -31,6 +32,9 @@ internal final class IndexNoticeBoard {
         swept = registry.counter(
             "bugle_index_stale_total",
             help: "Addresses that sweeps found not seen for too long.")
+        evicts = registry.gauge(
+            "bugle_redis_evicts",
+            help: "1 when Redis may evict keys of the token index, as its writer sees it.")
     }
 
     func take(_ notice: IndexNotice) {
@@ -40,8 +44,12 @@ internal final class IndexNoticeBoard {
         case .publish(let record):
             if unpublished.count < Self.recordsMax { unpublished.append(record) }
         case .swept(let report): tell(report)
+        case .evicts(let isSo): evicts.set(isSo ? 1 : 0)
         }
     }
+
+    /// This process does not write any more, and knows no longer.
+    func stopWriting() { evicts.set(0) }
 
     /// Writes what waits, and waits for it to be there.
     func publish() {

@@ -277,7 +277,7 @@ public final class Dispatcher: Sendable {
     /// Why this process is not ready; empty when it is.
     public var hindrances: [String] {
         var reasons: [String] = []
-        if !assignments.wasAssigned { reasons.append("no partitions are assigned yet") }
+        if let text = assignments.hindrance { reasons.append(text) }
         if let text = failure { reasons.append(text) }
         if let text = assignments.fatalError { reasons.append("the consumer group: \(text)") }
         for lane in lanes {

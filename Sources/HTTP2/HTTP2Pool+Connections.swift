@@ -50,18 +50,22 @@ extension HTTP2Pool {
             delegate?.poolAlarm(self, .connectionLost(fault, inFlight: inFlight))
         }
         switch alarm {
-        case .unreachable(let text, _):
-            delegate?.poolAlarm(self, .unreachable(text, failures: delay.failures))
+        case .unreachable(let text, _): failed(.unreachable(text, failures: delay.failures))
         case .credentialsRefused(let reason):
             delay.credentialsRefused(at: loop.now)
             delegate?.poolAlarm(self, .credentialsRefused(reason: reason))
-        case .some(let alarm): delegate?.poolAlarm(self, alarm)
+        case .some(let alarm): failed(alarm)
         case nil:
             if wasOpening {
                 let text = "\(origin): the connection ended before the first SETTINGS"
-                delegate?.poolAlarm(self, .unreachable(text, failures: delay.failures))
+                failed(.unreachable(text, failures: delay.failures))
             }
         }
+    }
+
+    private func failed(_ alarm: PoolAlarm) {
+        isUnreachable = true
+        delegate?.poolAlarm(self, alarm)
     }
 
     // MARK: What the pool decides

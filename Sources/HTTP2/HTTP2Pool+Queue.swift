@@ -65,6 +65,10 @@ extension HTTP2Pool {
         setNeedsTurnEnd()
         guard let end else {
             statistics.responses += 1
+            if isUnreachable {
+                isUnreachable = false
+                delegate?.poolAlarm(self, .reachable)
+            }
             if exchange.status < 500 { delay.succeeded() }
             return finish(exchange, .response(HTTPResponse(of: exchange)))
         }

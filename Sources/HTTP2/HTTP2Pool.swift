@@ -52,6 +52,8 @@ public final class HTTP2Pool: TurnEndHandler {
     @exclusivity(unchecked) var dialTime: MonotonicTime?
     @exclusivity(unchecked) var timerDue = MonotonicTime.distantFuture
     @exclusivity(unchecked) var isDraining = false
+    /// Whether the last word on connections was that they do not come about.
+    @exclusivity(unchecked) var isUnreachable = false
     @exclusivity(unchecked) var isClosed = false
 
     @exclusivity(unchecked) private var exchanges: [Exchange] = []

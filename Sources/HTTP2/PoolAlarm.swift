@@ -9,6 +9,8 @@ public enum PoolAlarm: Sendable {
     case tlsFailed(String)
     /// No connection could be made; the text says why. `failures` counts attempts in a row.
     case unreachable(String, failures: Int)
+    /// A request was answered, after connections had not come about.
+    case reachable
     /// GOAWAY or a TLS alert blamed the credentials, with the gateway's reason. The pool dials no
     /// more until `replaceConnections()`, save for one look every few minutes.
     case credentialsRefused(reason: String)

@@ -62,6 +62,8 @@ public final class MockCluster: @unchecked Sendable {
         case tooLarge
         /// The principal may not use the topic.
         case topicUnauthorized
+        /// The principal may not use the group.
+        case groupUnauthorized
         /// The principal may not use the cluster: fatal for an idempotent producer.
         case clusterUnauthorized
         /// The producer's numbering broke.
@@ -87,6 +89,7 @@ public final class MockCluster: @unchecked Sendable {
             case .notEnoughReplicas: RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS
             case .tooLarge: RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
             case .topicUnauthorized: RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED
+            case .groupUnauthorized: RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED
             case .clusterUnauthorized: RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED
             case .producerFenced: RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH
             case .fencedInstanceID: RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID

@@ -18,12 +18,15 @@ internal final class AlarmLog: Sendable {
     private let index: RateLimitedLog
     private let dropped: RateLimitedLog
     private let pools: RateLimitedLog
+    private let services: RateLimitedLog
     private let credentials: RateLimitedLog
+    private let suspended: RateLimitedLog
     private let group: RateLimitedLog
     private let logs: RateLimitedLog
     private let unreadable: RateLimitedLog
     private let breakers: RateLimitedLog
-    /// What is well or not for all lanes together: whether gateways take our credentials.
+    /// What is well or not for all lanes together: whether gateways are reached and take our
+    /// credentials.
     private let states: StateLog
     /// How many lanes hold the events of a gateway back: one line tells of all of them.
     private let openBreakers = Mutex<[String: Int]>([:])
@@ -39,7 +42,9 @@ internal final class AlarmLog: Sendable {
         index = RateLimitedLog(log, limit: 1, interval: .minutes(1))
         dropped = RateLimitedLog(log)
         pools = RateLimitedLog(log, limit: 5)
+        services = RateLimitedLog(log, limit: 1, interval: .minutes(10))
         credentials = RateLimitedLog(log, limit: 3, interval: .minutes(1))
+        suspended = RateLimitedLog(log, limit: 1, interval: .minutes(10))
         group = RateLimitedLog(log, limit: 3)
         logs = RateLimitedLog(log, limit: 5)
         unreadable = RateLimitedLog(log, limit: 5)
@@ -108,21 +113,28 @@ internal final class AlarmLog: Sendable {
             ["dropped": LogValue(count), "kept": LogValue(kept)])
     }
 
-    func pool(_ origin: Origin, _ alarm: PoolAlarm) {
+    /// What a pool says. `isPushService`: the host comes out of a subscription.
+    func pool(_ origin: Origin, _ alarm: PoolAlarm, isPushService: Bool) {
         let host = LogValue(describing: origin)
         switch alarm {
         case .http2NotNegotiated(let name):
-            pools.error(
+            unreached(
+                origin, .protocol, isPushService, .error,
                 "the gateway does not speak HTTP/2: most often a proxy that intercepts TLS",
                 ["gateway": host, "negotiated": LogValue(name ?? "nothing")])
         case .tlsFailed(let text):
-            pools.error(
+            unreached(
+                origin, .tls, isPushService, .error,
                 "TLS with the gateway failed; check the endpoint's name and ca_file",
                 ["gateway": host, "reason": LogValue(text)])
         case .unreachable(let text, let failures):
-            pools.warning(
-                "no connection to the gateway",
+            unreached(
+                origin, .connection, isPushService, .warning, "no connection to the gateway",
                 ["gateway": host, "reason": LogValue(text), "failures": LogValue(failures)])
+        case .reachable:
+            states.right(
+                Hurdle.allCases.map { $0.key(origin) }, "the gateway is reached again",
+                ["gateway": host])
         case .credentialsRefused(let reason):
             pools.error(
                 "the gateway refuses the credential of this connection",
@@ -148,6 +160,23 @@ internal final class AlarmLog: Sendable {
         }
     }
 
+    /// What a connection failed at.
+    private enum Hurdle: String, CaseIterable {
+        case connection, tls, `protocol`
+
+        func key(_ origin: Origin) -> String { "reach/\(rawValue)/\(origin)" }
+    }
+
+    /// A connection did not come about. It is tried again and again, by every lane: one line for all
+    /// that. The hosts of push services are no closed list, so theirs are counted together.
+    private func unreached(
+        _ origin: Origin, _ hurdle: Hurdle, _ isPushService: Bool, _ level: LogLevel,
+        _ words: String, _ fields: Log.Fields
+    ) {
+        if isPushService { return services.write(level, words, fields) }
+        states.wrong(hurdle.key(origin), level, words, fields)
+    }
+
     /// Answers that blame us: an operator has to act, and no token is touched.
     func verdict(_ verdict: Verdict, _ bulkhead: Bulkhead?) {
         guard verdict.fault != .none, let bulkhead else { return }
@@ -159,6 +188,12 @@ internal final class AlarmLog: Sendable {
         case .ours, .none: words = "the gateway refuses a request that Bugle should not have built"
         }
         let reason = verdict.reason?.rawValue ?? "none"
+        if verdict.countsForFuse {
+            // It is said of one token. Where all tokens meet it the fuse trips, and tells.
+            return suspended.warning(
+                "the gateway says that a token belongs to another project, topic or key",
+                fields(bulkhead, reason, verdict.detail))
+        }
         guard verdict.fault == .ours else {
             return refused(bulkhead, verdict.fault, words, reason, verdict.detail)
         }
@@ -190,16 +225,23 @@ internal final class AlarmLog: Sendable {
     }
 
     /// The gateway took a push of a bulkhead that it had refused.
-    func taken(_ bulkhead: Bulkhead) {
+    func taken(_ bulkhead: Bulkhead) { noteGood(bulkhead, "the gateway takes our pushes again") }
+
+    /// Another credential serves, or other authorities: what the gateway said before is no word on
+    /// them, they were tried, and there may be no push for long that would show it.
+    func replaced(_ bulkhead: Bulkhead) {
+        noteGood(bulkhead, "credential or authorities are replaced since the gateway refused us")
+    }
+
+    private func noteGood(_ bulkhead: Bulkhead, _ words: String) {
+        guard bulkhead.isRefused else { return }
         bulkhead.isRefused = false
-        for fault in Fault.allCases {
-            states.right(
-                standing(bulkhead, fault), "the gateway takes our pushes again",
-                [
-                    "app": LogValue(bulkhead.app), "gateway": LogValue(bulkhead.gateway.rawValue),
-                    "environment": LogValue(bulkhead.environment.rawValue),
-                ])
-        }
+        states.right(
+            Fault.allCases.map { standing(bulkhead, $0) }, words,
+            [
+                "app": LogValue(bulkhead.app), "gateway": LogValue(bulkhead.gateway.rawValue),
+                "environment": LogValue(bulkhead.environment.rawValue),
+            ])
     }
 
     private func standing(_ bulkhead: Bulkhead, _ fault: Fault) -> String {

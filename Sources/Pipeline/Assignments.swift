@@ -9,8 +9,18 @@ internal import Synchronization
 internal final class Assignments: AssignmentHandler {
     private struct State: Sendable {
         var owned: Set<Epoch> = []
-        var wasAssigned = false
+        var membership = Membership.none
         var fatalError: String?
+    }
+
+    /// What the group's last word to this member was.
+    private enum Membership: Sendable {
+        /// It has not spoken yet.
+        case none
+        /// It gave partitions, were it none of them.
+        case taken
+        /// It took everything away and has not let the member in again.
+        case lost
     }
 
     private let lanes: [LaneThread]
@@ -23,13 +33,20 @@ internal final class Assignments: AssignmentHandler {
     }
 
     var count: Int { state.withLock { $0.owned.count } }
-    var wasAssigned: Bool { state.withLock { $0.wasAssigned } }
+    /// Why nothing is read because of the group; nil while it counts this process in.
+    var hindrance: String? {
+        switch state.withLock({ $0.membership }) {
+        case .none: "no partitions are assigned yet"
+        case .taken: nil
+        case .lost: "the group has taken all partitions away and gives none"
+        }
+    }
     var fatalError: String? { state.withLock { $0.fatalError } }
 
     func assigned(_ partitions: [PartitionAssignment]) {
         state.withLock {
             $0.owned.formUnion(partitions.map(\.epoch))
-            $0.wasAssigned = true
+            $0.membership = .taken
             $0.fatalError = nil
         }
         alarms.assignment("partitions assigned", partitions.count)
@@ -52,7 +69,11 @@ internal final class Assignments: AssignmentHandler {
 
     func lost(_ partitions: [PartitionAssignment]) {
         alarms.assignment("partitions lost", partitions.count)
-        state.withLock { $0.owned.subtract(partitions.map(\.epoch)) }
+        state.withLock {
+            $0.owned.subtract(partitions.map(\.epoch))
+            // Whoever may not join again hears nothing more, and only retriable errors are told.
+            if $0.owned.isEmpty { $0.membership = .lost }
+        }
         let groups = Dictionary(grouping: partitions) { Int($0.place.partition) % lanes.count }
         for (lane, leaving) in groups { lanes[lane].forget(Set(leaving.map(\.epoch))) }
     }

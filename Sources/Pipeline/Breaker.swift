@@ -45,6 +45,8 @@ internal struct Breaker {
         /// The first and the longest time without a probe.
         static let openMin = TimeSpan.seconds(5)
         static let openMax = TimeSpan.seconds(60)
+        /// So long after a probe might have gone nobody wants one.
+        static let forgotten = TimeSpan.minutes(5)
         /// Parked targets in the first second after a recovery; it doubles with each further one.
         static let returnsInFirstSecond = 20.0
         static let returnsPerSecondMax = 20_000.0
@@ -75,6 +77,13 @@ internal struct Breaker {
         case .probing: false
         case .open(let until): now >= until
         }
+    }
+
+    /// Whether it has stayed open for want of anything to probe with: it holds nothing back, and of
+    /// the gateway nothing is known since.
+    func isForgotten(at now: MonotonicTime) -> Bool {
+        guard case .open(let until) = state else { return false }
+        return now - until > Limits.forgotten / divisor
     }
 
     /// The gateway answered, whatever it said about the target.

@@ -176,7 +176,12 @@ extension Lane: HTTP2PoolDelegate {
         }
     }
 
-    func poolAlarm(_ pool: HTTP2Pool, _ alarm: PoolAlarm) { alarms.pool(pool.origin, alarm) }
+    func poolAlarm(_ pool: HTTP2Pool, _ alarm: PoolAlarm) {
+        let isPushService = apps.contains { app in
+            app.bulkheads.contains { $0.service != nil && $0.pool === pool }
+        }
+        alarms.pool(pool.origin, alarm, isPushService: isPushService)
+    }
 
     private func withdrawn(_ target: TargetInFlight) {
         switch target.withdrawal {

@@ -281,7 +281,7 @@ public final class Dispatcher: Sendable {
     /// Why this process is not ready; empty when it is.
     public var hindrances: [String] {
         var reasons: [String] = []
-        if !assignments.wasAssigned { reasons.append("no partitions are assigned yet") }
+        if let text = assignments.hindrance { reasons.append(text) }
         if let text = failure { reasons.append(text) }
         for lane in lanes {
             if let text = lane.indexHindrance, !reasons.contains(text) { reasons.append(text) }

@@ -249,5 +249,7 @@ extension ExpoGateway: HTTP2PoolDelegate {
         flush()
     }
 
-    func poolAlarm(_ pool: HTTP2Pool, _ alarm: PoolAlarm) { lane?.alarms.pool(pool.origin, alarm) }
+    func poolAlarm(_ pool: HTTP2Pool, _ alarm: PoolAlarm) {
+        lane?.alarms.pool(pool.origin, alarm, isPushService: false)
+    }
 }

@@ -35,7 +35,7 @@ extension Lane {
             let former = bulkhead.pace
             let pace = try builder.pool(of: apns, for: endpoint)
             keep(pace, instead: former)
-            bulkhead.take(apns.sender(renderer), credential: apns.name, pace: pace)
+            take(apns.sender(renderer), apns.name, pace, for: bulkhead)
             retire(former, unless: pace)
         }
     }
@@ -50,9 +50,8 @@ extension Lane {
         keep(pace, instead: former)
         tokens.onChange = { [unowned self] in resumeAwaitingToken() }
         accessTokens.append(tokens)
-        bulkhead.take(
-            .fcm(renderer, tokens), credential: fcm.tokens.credential.account.clientEmail,
-            pace: pace)
+        take(
+            .fcm(renderer, tokens), fcm.tokens.credential.account.clientEmail, pace, for: bulkhead)
         formerTokens.retire()
         retire(former, unless: pace)
         resumeAwaitingToken()
@@ -72,7 +71,7 @@ extension Lane {
         }
         services.sender = sender
         for bulkhead in app.bulkheads where bulkhead.gateway == .webpush {
-            bulkhead.take(.webpush(sender), credential: sender.credential.name)
+            take(.webpush(sender), sender.credential.name, for: bulkhead)
         }
     }
 
@@ -85,7 +84,15 @@ extension Lane {
         }
         gateway.renderer = ExpoRenderer(
             expo.credential, authority: Origin(expo.endpoint).authority)
-        bulkhead.take(.expo(gateway), credential: app.name)
+        take(.expo(gateway), app.name, for: bulkhead)
+    }
+
+    private func take(
+        _ sender: Bulkhead.Sender, _ credential: String, _ pace: PoolPace? = nil,
+        for bulkhead: Bulkhead
+    ) {
+        bulkhead.take(sender, credential: credential, pace: pace)
+        alarms.replaced(bulkhead)
     }
 
     /// Counts a pool among the lane's, under the name of the one that it replaces.

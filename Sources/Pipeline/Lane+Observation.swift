@@ -81,12 +81,33 @@ extension Lane {
 
     private func observeBulkheads() {
         let fuses = index.trippedFuses
-        for bulkhead in apps.lazy.flatMap(\.bulkheads) {
+        // Push services come behind what stands for them all, which sends nothing and shares its
+        // metrics with them: what is shown is their sum, once.
+        let standsForServices = { (bulkhead: Bulkhead) in
+            bulkhead.gateway == .webpush && bulkhead.service == nil
+        }
+        for bulkhead in apps.lazy.flatMap(\.bulkheads) where !standsForServices(bulkhead) {
             bulkhead.metrics.note(
                 bulkhead.budget, waiting: bulkhead.waiting.count,
-                isFuseTripped: fuses[bulkhead.fuse] != nil, isRefused: bulkhead.isRefused)
+                isFuseTripped: fuses[bulkhead.fuse] != nil, isRefused: bulkhead.isRefused,
+                isHeldBack: isHeldBack(bulkhead))
         }
-        for bulkhead in apps.lazy.flatMap(\.bulkheads) { bulkhead.metrics.publish() }
+        for bulkhead in apps.lazy.flatMap(\.bulkheads) where bulkhead.service == nil {
+            bulkhead.metrics.publish()
+        }
+    }
+
+    /// Whether events of a bulkhead wait for it to answer. A breaker closes with an answer only: where
+    /// no event comes to ask for one, it stays open, and nobody is to be woken for that.
+    private func isHeldBack(_ bulkhead: Bulkhead) -> Bool {
+        guard !bulkhead.breaker.isClosed else { return false }
+        guard bulkhead.breaker.isForgotten(at: loop.now), bulkhead.waiting.isEmpty else {
+            return true
+        }
+        let lot = ParkingLot(gateway: bulkhead.gateway, environment: bulkhead.environment)
+        return partitions.contains {
+            $0.road == .parked(lot) && ($0.unread > 0 || $0.head != nil || $0.openEvents > 0)
+        }
     }
 
     /// What waits in the topics for retries and parked events.

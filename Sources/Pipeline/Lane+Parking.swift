@@ -115,7 +115,6 @@ extension Lane {
         let wasClosed = bulkhead.breaker.isClosed
         bulkhead.breaker.succeeded(at: loop.now)
         guard !wasClosed else { return }
-        bulkhead.metrics.breakerClosed()
         alarms.recovered(bulkhead)
         observeParked()
         returnParked()
@@ -125,7 +124,6 @@ extension Lane {
     func gatewayFailed(_ target: TargetInFlight, _ bulkhead: Bulkhead) {
         target.isProbe = false
         guard bulkhead.breaker.failed(at: loop.now, using: &loop.random) else { return }
-        bulkhead.metrics.breakerOpened()
         alarms.unavailable(bulkhead)
         admitWaiting(bulkhead)
     }

@@ -190,13 +190,12 @@ internal final class BulkheadMetrics {
         var waiting = 0
         var trippedFuses = 0
         var refusals = 0
+        var breakersOpen = 0
     }
 
     let retries: Counter
     let postponed: Counter
     private let openBreakers: Gauge
-    /// The push services of web push have one gauge together.
-    private var breakersOpen = 0
     let unanswered: Counter
     private let wokenUnseen: Counter
     private let inFlight: Gauge
@@ -274,16 +273,6 @@ internal final class BulkheadMetrics {
             labels: labels, buckets: Histogram.latencyBuckets)
     }
 
-    func breakerOpened() {
-        breakersOpen += 1
-        openBreakers.set(breakersOpen)
-    }
-
-    func breakerClosed() {
-        breakersOpen -= 1
-        openBreakers.set(breakersOpen)
-    }
-
     func ended(_ settlement: Settlement, _ notes: RenderingNotes) {
         if settlement.outcome == .accepted {
             // What is not accepted wakes nobody, and does not count against the app.
@@ -307,12 +296,15 @@ internal final class BulkheadMetrics {
     }
 
     /// Takes a bulkhead's state in; the push services of web push are summed.
-    func note(_ budget: Budget, waiting: Int, isFuseTripped: Bool, isRefused: Bool) {
+    func note(
+        _ budget: Budget, waiting: Int, isFuseTripped: Bool, isRefused: Bool, isHeldBack: Bool
+    ) {
         seen.inFlight += budget.inFlight
         seen.limit += Int(budget.limit)
         seen.waiting += waiting
         seen.trippedFuses = max(seen.trippedFuses, isFuseTripped ? 1 : 0)
         seen.refusals = max(seen.refusals, isRefused ? 1 : 0)
+        seen.breakersOpen += isHeldBack ? 1 : 0
     }
 
     /// Shows what was taken in since the last time.
@@ -322,6 +314,7 @@ internal final class BulkheadMetrics {
         waiting.set(seen.waiting)
         trippedFuse.set(seen.trippedFuses)
         refused.set(seen.refusals)
+        openBreakers.set(seen.breakersOpen)
         seen = Seen()
     }
 

@@ -136,6 +136,12 @@ public struct Levers: Sendable, Equatable {
         !lots.isEmpty && lots.contains(ParkingLot(gateway: gateway, environment: environment))
     }
 
+    /// Whether everything for a parking topic's gateway is held back; `base` is what the names of
+    /// the parking topics begin with.
+    public func holds(parkingTopic name: String, of base: String) -> Bool {
+        lots.contains { $0.topic(of: base) == name }
+    }
+
     /// Whether an event is to be ended. Its age counts from when it was due: one that was
     /// published long ago for later is not old.
     internal func skips(

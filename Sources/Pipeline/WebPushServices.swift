@@ -157,7 +157,6 @@ internal final class WebPushServices {
         }
         for (origin, bulkhead) in idle {
             services[origin] = nil
-            if !bulkhead.breaker.isClosed { bulkhead.metrics.breakerClosed() }
             observer.remove(bulkhead.pool)
         }
         return Array(idle.values)

@@ -58,12 +58,24 @@ public final class StateLog: Sendable {
         _ key: String, _ message: @autoclosure () -> String,
         _ fields: @autoclosure () -> Log.Fields = [:]
     ) {
+        right([key], message(), fields())
+    }
+
+    /// The same of what was wrong in one of several ways: one line, whichever it was.
+    public func right(
+        _ keys: [String], _ message: @autoclosure () -> String,
+        _ fields: @autoclosure () -> Log.Fields = [:]
+    ) {
         let now = log.time.monotonic
         let suppressed = standings.withLock { standings -> Int? in
-            guard var standing = standings[key], standing.isWrong else { return nil }
-            defer { standings[key] = standing }
-            standing.isWrong = false
-            return admit(&standing, at: now)
+            var suppressed: Int?
+            for key in keys {
+                guard var standing = standings[key], standing.isWrong else { continue }
+                standing.isWrong = false
+                if let count = admit(&standing, at: now) { suppressed = (suppressed ?? 0) + count }
+                standings[key] = standing
+            }
+            return suppressed
         }
         guard let suppressed, log.level <= .info else { return }
         log.write(.info, message(), fields(), suppressed: suppressed)

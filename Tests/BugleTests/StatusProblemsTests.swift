@@ -28,7 +28,7 @@ import Testing
     static let cases = [
         Case(
             page: "BugleGatewayDown", metric: "bugle_breakers_open",
-            rule: "(bugle_breakers_open) > 0", bound: 0, labels: place),
+            rule: #"bugle_breakers_open{environment!="sandbox"}) > 0"#, bound: 0, labels: place),
         Case(
             page: "BugleCredentialRefused", metric: "bugle_credential_refused",
             rule: "(bugle_credential_refused) > 0", bound: 0, labels: place),
@@ -282,8 +282,16 @@ private enum Deployed {
         breaker.set(0)
         for minute in 41...70 { #expect(problems(Int64(minute)) == []) }
         #expect(problems(71).map(\.page) == ["BugleParkedStays"])
+        // An operator's pause parks without an outage, and is told by itself.
+        let paused = registry.gauge(
+            "bugle_paused_levers", help: "A test.", labels: [("lever", "gateway")])
+        paused.set(1)
+        for minute in 72...110 { #expect(problems(Int64(minute)) == []) }
+        paused.set(0)
+        for minute in 111...140 { #expect(problems(Int64(minute)) == []) }
+        #expect(problems(141).map(\.page) == ["BugleParkedStays"])
         parked.set(0)
-        #expect(problems(72) == [])
+        #expect(problems(142) == [])
         #expect(try Deployed.rule("BugleParkedStays").contains("for: 30m"))
     }
 

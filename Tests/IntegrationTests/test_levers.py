@@ -145,6 +145,8 @@ class Levers(harness.WorldTest):
                         for r in self.world.kafka.read("push.events-parked-fcm-none")),
             30, "the event in the parking topic")
         self.assertEqual(dict(self.outcomes("gate-f")), {})
+        backlog = self.command("backlog")
+        self.assertEqual(backlog["held_back_by"], {"gateway": 1}, backlog)
         self.command("resume", "--all")
         wait_until(lambda: self.outcomes("gate-f"), 30, "the push after the release")
         self.assertEqual(self.outcomes("gate-f")["gate-f"], [("accepted", None)])

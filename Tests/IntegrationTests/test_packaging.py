@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -157,6 +158,55 @@ class Image(Temporary):
             **identity)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("bugle COMMAND", done.stdout)
+
+    def test_the_program_that_is_installed_is_stripped_and_works(self):
+        """What the build stage does after the build, with the program that is tested."""
+        (build,) = [v for v in self.values("RUN") if "swift build" in v]
+        rest = build.split("&&", 1)[1]
+        (self.folder / ".build/release").mkdir(parents=True)
+        (self.folder / ".build/release/bugle").symlink_to(harness.program())
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", rest.replace("/out/", f"{self.folder}/out/")],
+            cwd=self.folder, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        program = self.folder / "out/bugle"
+        self.assertEqual(program.stat().st_mode & 0o777, 0o755)
+        sections = subprocess.run(
+            ["readelf", "--wide", "--sections", program], capture_output=True, text=True, check=True)
+        self.assertIn(" .text ", sections.stdout)
+        self.assertNotIn(" .symtab ", sections.stdout)
+        self.keys()
+        (self.folder / "bugle.yaml").write_text(harness.yaml({
+            "kafka": {"brokers": "localhost:9092"},
+            "apps": {"shop": {"fcm": {"service_account_file": "service-account.json"}}}}) + "\n")
+        for path in [self.folder, *self.folder.rglob("*")]:
+            if not path.is_symlink():
+                path.chmod(0o755)
+        identity = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
+        for words in (["version"], ["check"]):
+            done = subprocess.run(
+                [program, *words], capture_output=True, text=True, cwd="/", timeout=60,
+                env={"BUGLE_CONFIG": str(self.folder / "bugle.yaml")}, **identity)
+            self.assertEqual(done.returncode, 0, f"{words}: {done.stdout}{done.stderr}")
+
+    def test_the_user_of_the_image_can_be_made(self):
+        (run,) = self.values("RUN", self.run_steps)
+        commands = [shlex.split(part) for part in run.split("&&")]
+        commands = [words for words in commands if words[0] in ("groupadd", "useradd")]
+        etc = self.folder / "etc"
+        etc.mkdir()
+        for name in ["passwd", "group", "shadow", "gshadow"]:
+            (etc / name).write_text("")
+        as_root = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
+        for words in commands:
+            done = subprocess.run(
+                [*as_root, words[0], "--prefix", self.folder, *words[1:]], capture_output=True,
+                text=True, timeout=60, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+            self.assertEqual(done.returncode, 0, done.stderr)
+        (line,) = (etc / "passwd").read_text().splitlines()
+        name, _, user, group, _, home, shell = line.split(":")
+        self.assertEqual((int(user), int(group)), (NOBODY, NOBODY))
+        self.assertEqual((home, shell), ("/nonexistent", "/usr/sbin/nologin"))
 
 
 class Compose(Temporary):
@@ -586,6 +636,24 @@ class Kubernetes(Temporary):
 
 
 class Systemd(Temporary):
+    def test_its_head_makes_what_it_names(self):
+        text = (DEPLOY / "systemd/bugle.service").read_text()
+        commands = re.findall(r"^#   (.*)$", text, re.M)
+        made = {c.split()[-1] for c in commands if c.startswith("install ")}
+        for named in re.findall(r"^(?:Documentation=file:|ExecStart=)(\S+)", text, re.M):
+            self.assertIn(named, made)
+        for command in commands:
+            for path in re.findall(r"\b(?:deploy/\S+|README\.md)", command):
+                if not command.split()[-1].endswith(path):
+                    self.assertTrue((ROOT / path).exists(), path)
+        # Without topics the service ends as soon as it has begun.
+        order = [i for word in ("topics apply", "systemctl enable")
+                 for i, command in enumerate(commands) if word in command]
+        self.assertEqual(len(order), 2, commands)
+        self.assertEqual(order, sorted(order))
+        self.assertIn(
+            re.search(r"^Environment=BUGLE_CONFIG=(\S+)", text, re.M)[1], commands[order[0]])
+
     def test_the_unit_is_one_and_its_sandbox_is_tight(self):
         text = (DEPLOY / "systemd/bugle.service").read_text()
         self.assertIn("/usr/local/bin/bugle", text)

@@ -34,6 +34,42 @@ class FirstLines(unittest.TestCase):
             self.assertTrue(os.access(ROOT / command, os.X_OK), command)
 
 
+class Keys(unittest.TestCase):
+    def test_every_key_of_the_configuration_is_described(self):
+        sources = "".join(f.read_text() for f in sorted((ROOT / "Sources/Config").glob("*.swift")))
+        keys = set(re.findall(r'\.\w+\(\s*"([a-z][a-z0-9_]*)"\s*[,)]', sources))
+        keys |= set(re.findall(r'\bfile: "([a-z_]+)"', sources))
+        self.assertGreater(len(keys), 100)
+        pages = README + "".join(f.read_text() for f in (ROOT / "topics").glob("*.md"))
+        self.assertEqual(keys - set(re.findall(r"[a-z0-9_]+", pages)), set())
+
+
+class Clone(unittest.TestCase):
+    """What is in the repository, and not only in this folder."""
+
+    def test_it_has_what_its_pages_name(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="bugle-clone-"))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        clone = folder / "bugle"
+        subprocess.run(
+            ["git", "clone", "--quiet", "--no-hardlinks", "--depth", "1", f"file://{ROOT}", clone],
+            check=True, timeout=120)
+        named = set()
+        for page in ["README.md", "deploy/README.md", "deploy/systemd/bugle.service"]:
+            text = (clone / page).read_text()
+            named |= set(re.findall(
+                r"(?<![\w/.$-])((?:deploy|topics|Tests|Sources|benchmarks)/[\w./-]*\w)", text))
+            named |= {
+                os.path.normpath(f"{os.path.dirname(page)}/{link}")
+                for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)}
+        container = (clone / "deploy/container/Containerfile").read_text()
+        named |= set(re.findall(r"^COPY (?!--)(\S+)", container, re.M))
+        self.assertGreater(len(named), 20)
+        self.assertEqual({path for path in named if not (clone / path).exists()}, set())
+        for command in ["deploy/demo", "Tests/run", "Tests/fuzz", "Tests/chaos", "benchmarks/run"]:
+            self.assertTrue(os.access(clone / command, os.X_OK), command)
+
+
 class ByHand(unittest.TestCase):
     """The loop as it stands, with other ports and another folder, and without installing: a copy must
     not meet what else runs on this machine."""

@@ -6,6 +6,7 @@ import JSON
 import Kafka
 import Simulator
 import Synchronization
+import Telemetry
 import Testing
 
 @testable import Pipeline
@@ -253,6 +254,41 @@ import Testing
         world.time.advance(by: .milliseconds(900))
         for _ in 0..<5 { world.lane.loop.turn(waitingUpTo: .milliseconds(2)) }
         #expect(parked(world) == 0)
+    }
+}
+
+/// A gateway that failed, and that nobody sends to any more.
+@Suite struct `A breaker without events` {
+    @Test func `is told of for some minutes, and again when an event fails`() throws {
+        let gateway = try ScriptedGateway { _, _ in .answer(503, #"{"reason":"Shutdown"}"#) }
+        let world = try OneLane(gateway)
+        func pass(_ span: TimeSpan) {
+            world.time.advance(by: span)
+            // Two turns: timers, and what they lead to.
+            for _ in 0..<2 { world.lane.loop.turn(waitingUpTo: .zero) }
+        }
+        func open() -> Double { world.registry.sum(of: "bugle_breakers_open") }
+        func settle() throws {
+            try world.turn {
+                pass(.milliseconds(10))
+                return world.events.allSatisfy { $0.openTargets == 0 }
+            }
+        }
+        try world.register("phone", user: "ada", token: SHA256Digest(of: "phone").hex)
+        for number in 0..<20 { try world.publish(id: "e\(number)", user: "ada") }
+        try settle()
+        pass(.seconds(1))
+        #expect(open() == 1)
+        for _ in 0..<4 {
+            pass(.minutes(1))
+            #expect(open() == 1)
+        }
+        for _ in 0..<3 { pass(.minutes(1)) }
+        #expect(open() == 0)
+        try world.publish(id: "later", user: "ada")
+        try settle()
+        pass(.seconds(1))
+        #expect(open() == 1)
     }
 }
 

@@ -2,6 +2,7 @@ import Base
 import Crypto
 import Gateways
 import Simulator
+import Telemetry
 import Testing
 
 @testable import Pipeline
@@ -84,6 +85,35 @@ import Testing
             Set(second.map(\.authorization)).isDisjoint(
                 with: gateway.seen.prefix(8).map(\.authorization)))
         #expect(next.mintCount == 1)
+    }
+
+    @Test func `a credential that was refused is so no more once it is replaced, without a push`()
+        throws
+    {
+        let gateway = try ScriptedGateway { _, _ in
+            .answer(403, #"{"reason":"InvalidProviderToken"}"#)
+        }
+        let world = try World(gateway)
+        for user in 0..<20 { try world.register("d\(user)", user: "u\(user)") }
+        try world.start()
+        for user in 0..<20 { try world.publish(id: "e\(user)", user: "u\(user)") }
+        try world.flush()
+        #expect(try outcomes(world, 20) == ["apns credential_error": 20])
+        #expect(world.eventually { world.registry.sum(of: "bugle_bulkhead_refused") == 2 })
+        var app = world.apps[0]
+        app.apns?.credential = try APNsCredential(
+            teamID: "ABCDE12345", keyID: "KLMNO67890",
+            pem: try KeyPair.generate(for: .es256).privateKeyPEM, setting: "test")
+        try world.replaceCredential(of: app, at: .apns)
+        #expect(
+            world.eventually(within: .seconds(10)) {
+                world.registry.sum(of: "bugle_bulkhead_refused") == 0
+            })
+        #expect(gateway.seen.count == 20)
+        #expect(
+            world.lines(
+                with: #""level":"info","msg":"credential or authorities are replaced since"#) == 1)
+        #expect(world.stop())
     }
 
     @Test func `a credential that gateways refuse is told from one that nobody could try`() throws {

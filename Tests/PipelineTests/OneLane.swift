@@ -22,6 +22,7 @@ final class OneLane {
     let index: InMemoryTokenIndex
     let gateway: ScriptedGateway
     let lane: Lane
+    let registry = MetricsRegistry()
     private let cluster: MockCluster
     private let committer: Committer
     private var offset: Int64 = 0
@@ -59,7 +60,6 @@ final class OneLane {
                     setting: "apps.shop.apns.key"),
                 production: endpoint, sandbox: endpoint))
         let index = index
-        let registry = MetricsRegistry()
         let plan = LanePlan(
             number: 0,
             settings: try #require(

@@ -2,6 +2,7 @@
 // act, and none for a push.
 
 import Base
+import HTTP2
 import Kafka
 import Simulator
 import Synchronization
@@ -38,6 +39,50 @@ import TokenIndex
         #expect(world.stop())
         // Nothing per push: the lines do not grow with the events.
         #expect(world.lines(with: "") < 40)
+    }
+}
+
+@Suite(.serialized) struct `The log of a gateway that is not reached` {
+    /// A world with as many users as it needs to fail, whose gateway resets its first connections.
+    private func world(resets: Int?, lanes: Int) throws -> World {
+        var options = SimulatorOptions()
+        options.faults = FaultPlan(rules: [
+            FaultRule("reset", FaultMatch(.apnsProduction, count: resets), .accept(.reset))
+        ])
+        let world = try World(try Simulator(options), lanes: lanes)
+        for user in 0..<80 { try world.register("phone-\(user)", user: "u\(user)") }
+        try world.start()
+        for user in 0..<80 { try world.publish(id: "e\(user)", user: "u\(user)") }
+        try world.flush()
+        return world
+    }
+
+    /// How often each of the two ways was told in which a reset shows, before and in the handshake.
+    private func failures(_ world: World) -> [Int] {
+        [#""msg":"no connection to the gateway""#, #""msg":"TLS with the gateway failed"#]
+            .map { world.lines(with: $0) }
+    }
+
+    private let reached = #""level":"info","msg":"the gateway is reached again""#
+
+    @Test(.timeLimit(.minutes(3)))
+    func `has one line, however many attempts and lanes there are`() throws {
+        let world = try world(resets: nil, lanes: 2)
+        #expect(
+            world.eventually { world.registry.sum(of: "bugle_connect_failures_total") >= 8 })
+        #expect([[1, 0], [0, 1], [1, 1]].contains(failures(world)), "\(failures(world))")
+        #expect(world.lines(with: reached) == 0)
+    }
+
+    @Test(.timeLimit(.minutes(3)))
+    func `has another line when it is`() throws {
+        let world = try world(resets: 3, lanes: 1)
+        let results = try world.records(of: "push.results", atLeast: 80, within: .seconds(120))
+        #expect(results.count == 80)
+        #expect(world.eventually { world.lines(with: reached) >= 1 })
+        #expect(world.stop())
+        #expect(world.lines(with: reached) == 1)
+        #expect([[1, 0], [0, 1], [1, 1]].contains(failures(world)), "\(failures(world))")
     }
 }
 
@@ -101,6 +146,37 @@ import TokenIndex
                 with: #""level":"error","msg":"the token endpoint refuses our credential""#) == 1)
         #expect(world.lines(with: #""level":"error""#) == 1)
         #expect(world.stop())
+    }
+
+    @Test(.timeLimit(.minutes(3)))
+    func `has a warning, and no error, when one token belongs to another project`() throws {
+        var options = SimulatorOptions()
+        let stray = World.token(of: "stray", gateway: .fcm)
+        options.faults = FaultPlan(rules: [
+            FaultRule(
+                "mismatch", FaultMatch(.fcm, tokenPrefix: stray),
+                .answer(FaultAnswer(status: 403, reason: "SENDER_ID_MISMATCH")))
+        ])
+        let world = try World(try Simulator(options), lanes: 1)
+        for install in ["stray", "good"] {
+            try world.register(install, user: install, gateway: .fcm)
+        }
+        try world.start()
+        // The last word of this lane is about the one token.
+        try world.publish(id: "good", user: "good")
+        try world.flush()
+        _ = try world.records(of: "push.results", atLeast: 1, within: .seconds(60))
+        try world.publish(id: "stray", user: "stray")
+        try world.flush()
+        let results = try world.records(of: "push.results", atLeast: 2, within: .seconds(60))
+        let outcomes = results.compactMap { $0.text("outcome") }.sorted()
+        #expect(outcomes == ["accepted", "token_suspended"])
+        let warning =
+            #""level":"warning","msg":"the gateway says that a token belongs to another project"#
+        #expect(world.eventually { world.lines(with: warning) == 1 })
+        #expect(world.lines(with: #""level":"error""#) == 0)
+        #expect(world.stop())
+        #expect(world.registry.sum(of: "bugle_bulkhead_refused") == 0)
     }
 
     @Test(.timeLimit(.minutes(3)))

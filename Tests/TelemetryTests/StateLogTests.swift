@@ -34,6 +34,18 @@ import Testing
         #expect(levels() == ["error", "error", "info"])
     }
 
+    @Test func `has one line when what was wrong in several ways is well again`() {
+        let states = log()
+        states.wrong("a", .error, "broken")
+        states.wrong("b", .error, "broken otherwise")
+        states.wrong("b", .error, "broken otherwise")
+        states.right(["a", "b", "c"], "works")
+        #expect(levels() == ["error", "error", "info"])
+        #expect(sink.lines[2].hasSuffix(#""msg":"works","suppressed":1}"#))
+        states.right(["a", "b", "c"], "works")
+        #expect(sink.lines.count == 3)
+    }
+
     @Test func `reminds of what stays wrong`() {
         let states = log()
         for _ in 0..<31 {

@@ -41,6 +41,8 @@ internal struct BacklogSum {
 
     let now: UnixMillis
     let levers: Levers
+    /// What the names of the parking topics begin with.
+    let parkedTopics: String
     /// An order that is thought of; what it would end is counted.
     var order: SkipOrder?
     private(set) var topics: [String: Topic] = [:]
@@ -49,9 +51,10 @@ internal struct BacklogSum {
     /// What the order would end, by type.
     private(set) var covered: [String: Int] = [:]
 
-    init(at now: UnixMillis, levers: Levers, order: SkipOrder? = nil) {
+    init(at now: UnixMillis, levers: Levers, parkedTopics: String, order: SkipOrder? = nil) {
         self.now = now
         self.levers = levers
+        self.parkedTopics = parkedTopics
         self.order = order
     }
 
@@ -78,7 +81,7 @@ internal struct BacklogSum {
         } else if event.expiresAt <= now + .hours(1) {
             sum.expiresSoon += 1
         }
-        if let kind = levers.hold(type: type, source: event.source, app: event.app) {
+        if let kind = lever(holding: event, type) {
             sum.held += 1
             byLever[kind, default: 0] += 1
         }
@@ -86,6 +89,12 @@ internal struct BacklogSum {
             order.covers(type: type, source: event.source, app: event.app, dueAt: event.dueAt)
         else { return }
         covered[type, default: 0] += 1
+    }
+
+    private func lever(holding event: WaitingEvent, _ type: String) -> LeverKind? {
+        if let kind = levers.hold(type: type, source: event.source, app: event.app) { return kind }
+        // Nothing leaves a paused gateway's parking topic, whatever brought it there.
+        return levers.holds(parkingTopic: event.topic, of: parkedTopics) ? .gateway : nil
     }
 
     /// The sums as one object.

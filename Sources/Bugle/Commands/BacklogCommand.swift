@@ -24,7 +24,9 @@ internal enum BacklogCommand: Command {
         let configuration = try ConfigurationFile.load(arguments)
         let fleet = try FleetAccess(configuration)
         let now = SystemTime.shared.wall
-        var sum = BacklogSum(at: now, levers: fleet.book.levers(at: now))
+        var sum = BacklogSum(
+            at: now, levers: fleet.book.levers(at: now),
+            parkedTopics: configuration.kafka.topics.parked)
         let isWhole = try BacklogScan(configuration, fleet.cluster).run(limit: limit, into: &sum)
         if arguments.has("json") {
             let bytes = ByteWriter()
@@ -115,7 +117,9 @@ internal enum SkipCommand: Command {
             }
             return try takeBack(former, fleet, arguments)
         }
-        var sum = BacklogSum(at: now, levers: fleet.book.levers(at: now), order: order)
+        var sum = BacklogSum(
+            at: now, levers: fleet.book.levers(at: now),
+            parkedTopics: configuration.kafka.topics.parked, order: order)
         let isWhole = try BacklogScan(configuration, fleet.cluster).run(
             limit: BacklogScan.recordsMax, into: &sum)
         let count = (isWhole ? "" : "more than ") + "\(sum.coveredCount)"

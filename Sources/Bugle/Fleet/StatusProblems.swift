@@ -4,6 +4,7 @@
 // as there.
 
 internal import Base
+internal import Pipeline
 internal import Telemetry
 
 /// Finds what is wrong.
@@ -185,8 +186,11 @@ internal struct StatusProblems {
         }
         let open = registry.readings(of: "bugle_breakers_open").filter { $0.value > 0 }
         let failing = Set(open.map(lot))
+        // What an operator holds back stays, and its pause is told by itself.
+        let isPaused = registry.readings(of: "bugle_paused_levers")
+            .contains { $0.label("lever") == LeverKind.gateway.rawValue && $0.value > 0 }
         for parked in registry.readings(of: "bugle_parked_backlog_records")
-        where parked.value > 0 && !failing.contains(lot(parked)) {
+        where parked.value > 0 && !isPaused && !failing.contains(lot(parked)) {
             add("BugleParkedStays", "events stay parked for \(lot(parked))", Bounds.parkedStays)
         }
         // They are known again by their texts, which have no numbers.

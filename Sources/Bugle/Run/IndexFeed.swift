@@ -1,9 +1,10 @@
 // The writing side of the token index in a process: reads `push.devices`, `push.invalidations` and,
-// where it exists, `push.users` from their beginning into the store and then follows them.
+// where it exists, `push.users` from where the store stands, an empty one from their beginning, and
+// then follows them.
 //
 // A store that several processes share has one writer: the member of the group `<group>-index`
-// that was assigned partition 0. The others stand by; whoever takes over reads the topics from
-// the start into the live store, which repeats what is there and changes nothing of it.
+// that was assigned partition 0. The others stand by; whoever takes over goes on from the positions
+// that the store's markers hold (`MarkerWriter`).
 
 internal import Base
 internal import EventLoop

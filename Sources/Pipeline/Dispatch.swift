@@ -27,6 +27,8 @@ extension Lane {
         if envelope.expiresAt <= loop.wall {
             return settle(target, Settlement(outcome: .expired))
         }
+        // Its push service was idle while it waited, and is opened anew.
+        if bulkhead.isDropped { return start(target) }
         if !levers.isIdle, !passesLevers(target, of: event, envelope, bulkhead) { return }
         if let line = event.line, !hasTurn(target, in: line) { return }
         if loop.now - target.lookedUpAt > settings.lookUpAge { return refresh(target) }
@@ -287,6 +289,9 @@ extension Lane: HTTP2PoolDelegate {
             } else if status == 429 {
                 target.bulkhead?.budget.lower(at: loop.now)
             }
+            if advice.scope == .connection {
+                return restTogether(target, advice, otherwise: settlement)
+            }
             if advice.scope == .project || advice.scope == .perhapsProject {
                 target.bulkhead?.rest.throttled(
                     for: advice.minimumWait, isProject: advice.scope == .project, at: loop.now)
@@ -295,6 +300,23 @@ extension Lane: HTTP2PoolDelegate {
             if advice.needsFreshCredential { takeFreshCredential(for: target) }
             retry(target, after: advice.minimumWait, otherwise: settlement)
         }
+    }
+
+    /// Waits with all others of the bulkhead: APNs thinks that this sender has had too many provider
+    /// tokens and takes none of its pushes, for minutes or for hours. No push is at fault, so none
+    /// loses an attempt by it; those that are not out yet are parked meanwhile.
+    private func restTogether(
+        _ target: TargetInFlight, _ advice: RetryAdvice, otherwise settlement: Settlement
+    ) {
+        let rest = settings.tokenUpdatesWait
+        target.bulkhead?.rest.throttled(for: rest, isProject: true, at: loop.now)
+        // If it lasts, it may be this connection's count.
+        if advice.needsNewConnection || target.waits > 0 { replaceConnections(of: target) }
+        if target.event?.envelope?.isOneAttempt == false { target.attempts -= 1 }
+        target.waits += 1
+        // Not all in one moment: the first of them shows whether it is over.
+        let wait = rest + loop.random.span(upTo: rest / 4)
+        postpone(target, for: wait, otherwise: settlement)
     }
 
     /// Whether a credential is refused that another one has replaced since the request was built.

@@ -219,7 +219,7 @@ extension Lane: HTTP2PoolDelegate {
             verdict = APNsBroadcastVerdict.judge(answer, sent: sent, parser: answerParser)
         case .apns: verdict = APNsVerdict.judge(answer, sent: sent, parser: answerParser)
         case .webpush:
-            answer.note = response.text(.wnsError)
+            answer.note = windowsWords(in: response)
             verdict = WebPushVerdict.judge(
                 answer, of: bulkhead.service?.family ?? .other, sent: sent, parser: answerParser)
         default: verdict = FCMVerdict.judge(answer, sent: sent, parser: answerParser)
@@ -227,6 +227,17 @@ extension Lane: HTTP2PoolDelegate {
         noteIDs(target, response, messageID: verdict.gatewayID)
         let isBroadcast = target.event?.envelope?.isBroadcast ?? false
         follow(isBroadcast ? verdict.aboutNoToken : verdict, target, status: response.status)
+    }
+
+    /// What Windows says of a push, which it does in header fields alone; nil when it says nothing.
+    private func windowsWords(in response: HTTPResponse) -> String? {
+        guard response.status >= 300 else { return nil }
+        var words = response.text(.wnsError).map { [$0] } ?? []
+        if let status = response.text(.wnsStatus) { words.append("status \(status)") }
+        if let status = response.text(.wnsNotificationStatus) {
+            words.append("notification \(status)")
+        }
+        return words.isEmpty ? nil : words.joined(separator: "; ")
     }
 
     /// Compares the time that an answer tells with this machine's, now and then.

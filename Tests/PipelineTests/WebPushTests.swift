@@ -267,6 +267,32 @@ import Testing
         #expect(world.stop())
     }
 
+    @Test func `WP-16: what Windows says in header fields goes into the result`() throws {
+        let fields = [
+            ServerField("x-wns-status", "dropped"),
+            ServerField("x-wns-notificationstatus", "channelthrottled"),
+        ]
+        let (simulator, world) = try world(faults: [
+            FaultRule(
+                "conflict", FaultMatch(.webpush),
+                .answer(
+                    FaultAnswer(
+                        status: 400, reason: "Ttl value conflicts with X-WNS-Cache-Policy.",
+                        fields: fields)))
+        ])
+        try subscribe("pc", user: "u1", browser: "windows", simulator, world)
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        let result = try #require(try results(world, atLeast: 1)["pc"])
+        #expect(result.text("outcome") == "rejected")
+        #expect(
+            result.text("detail")
+                == "Ttl value conflicts with X-WNS-Cache-Policy.; status dropped; "
+                + "notification channelthrottled")
+        #expect(world.stop())
+    }
+
     @Test func `more services than connections may be open to take turns`() throws {
         let (simulator, world) = try world(lanes: 1)
         world.settings.servicesMax = 2
@@ -308,7 +334,8 @@ import Testing
                 hosts: WebPushHosts(allowsLoopback: true), trusting: authorities))
         let world = try World(apps: [app], lanes: 1) { for gateway in gateways { gateway.stop() } }
         world.settings.servicesMax = 2
-        world.settings.serviceIdleMin = .milliseconds(50)
+        // Who has nothing to do counts as idle in the same moment.
+        world.settings.serviceIdleMin = .zero - .milliseconds(1)
         func subscribe(_ install: String, user: String, at gateway: ScriptedGateway) throws {
             try world.subscribe(
                 install, user: user, at: "https://localhost:\(gateway.port)/push/\(install)",
@@ -322,9 +349,10 @@ import Testing
         #expect(world.eventually { first.seen.count == 1 })
         try subscribe("phone", user: "u1", at: second)
         try world.publish(id: "new", user: "u1", extra: #","collapse_key":"k""#)
-        try world.flush()
-        // It gets a place as soon as the second service, which nobody has sent to, makes room.
-        try world.publish(id: "other", user: "u2")
+        // The next one gets the place of the second service, which nobody has sent to yet. Behind
+        // the same key it is read after the other.
+        try world.publish(
+            #"{"id":"other","type":"t","user_id":"u2","notification":{"title":"t"}}"#, key: "u1")
         try world.flush()
         #expect(world.eventually { third.seen.count == 1 })
         #expect(second.seen.isEmpty)

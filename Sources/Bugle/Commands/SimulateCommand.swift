@@ -31,22 +31,23 @@ internal enum SimulateCommand: Command {
         for each connection, the key's environment) or a client certificate (its topics, its
         environment); one stream until a token was accepted; no header field twice; the topic with
         the ending of its push type; priority 1, 5 or 10, of background 5; apns-id, apns-expiration,
-        apns-collapse-id up to \(figure(Limits.apnsCollapseBytes)) bytes;
-        \(figure(Limits.apnsPayloadBytes)) bytes, VoIP \(figure(Limits.apnsVoIPPayloadBytes)),
+        apns-collapse-id up to \(figure(Limits.apnsCollapseBytes)) bytes; \
+        \(figure(Limits.apnsPayloadBytes)) bytes, VoIP \(figure(Limits.apnsVoIPPayloadBytes)), \
         channels \(figure(Limits.apnsBroadcastPayloadBytes)); a JSON object.
         Channels: known in that environment, push type liveactivity, no expiration where nothing is
-        stored; create, list, read and delete with Apple's faults, \(figure(Limits.apnsChannels)) for an
-        app. What APNs takes
+        stored; create, list, read and delete with Apple's faults, \(figure(Limits.apnsChannels)) for an app. \
+        What APNs takes
         and then drops (alert with nothing to show, an activity without content-state) the journal
         counts as advice.
 
         FCM enforces: the path of a known project; an access token that its own token endpoint issued
         for it (RS256 assertion, scope, audience, an hour at most, 5 minutes of skew); one target of
         token, fid, topic and condition; known fields with their types; strings in data, no reserved
-        names; \(figure(Limits.fcmPayloadBytes)) bytes, topics and conditions
-        \(figure(Limits.fcmTopicPayloadBytes)); ttl up to
-        \(figure(Int(Limits.fcmTimeToLiveSeconds / 86_400))) days; \(figure(Limits.fcmConditionTopics))
-        topics in a condition; https links; labels; colours, durations, times, lights and enumerations of what
+        names; \(figure(Limits.fcmPayloadBytes)) bytes, topics and conditions \
+        \(figure(Limits.fcmTopicPayloadBytes)); ttl up to \
+        \(figure(Int(Limits.fcmTimeToLiveSeconds / 86_400))) days;
+        \(figure(Limits.fcmConditionTopics)) topics in a condition; https links; labels; colours,
+        durations, times, lights and enumerations of what
         Android shows; one kind in android_v2; priority 5 for data alone to Apple devices; a project's
         quota; no second PING while idle.
 
@@ -59,11 +60,12 @@ internal enum SimulateCommand: Command {
         Expo's tokens tell what becomes of their messages: ExponentPushToken[NAME-...] fails with an
         error of that name, such as DeviceNotRegistered, [receipt-NAME-...] in the receipt,
         [late-...] has a receipt when it is asked for twice, [project-NAME-...] belongs to a project
-        of that name. Enforced are the access token, \(figure(Limits.expoMessages)) recipients in a
-        request, all of one project, \(figure(Limits.expoPerSecond)) a second, the fields and their
-        types, \(figure(Limits.expoPayloadBytes)) bytes of texts, data and image address with
-        \(figure(Limits.expoEnvelope)) around them, \(figure(Limits.expoReceipts)) receipts in a
-        question, which are gone after 24 h.
+        of that name. Enforced are the access token, \(figure(Limits.expoMessages)) recipients in a \
+        request, all of one
+        project, \(figure(Limits.expoPerSecond)) a second, the fields and their types, \
+        \(figure(Limits.expoPayloadBytes)) bytes of texts, data and image
+        address with \(figure(Limits.expoEnvelope)) around them, \
+        \(figure(Limits.expoReceipts)) receipts in a question, which are gone after 24 h.
 
         All but APNs tell the time (date) in their answers.
 

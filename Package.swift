@@ -149,7 +149,7 @@ let package = Package(
             "BugleTests",
             [
                 "Bugle", "Config", "Routes", "Crypto", "Gateways", "Kafka", "JSON", "Pipeline",
-                "Redis", "RedisServer", "TokenIndex", "Telemetry", "Base",
+                "Redis", "RedisServer", "Simulator", "TokenIndex", "Telemetry", "Base",
             ]),
         tests(
             "FuzzTests",

@@ -40,13 +40,23 @@ public final class TLSSession {
     private let context: TLSContext
     private var isBroken = false
 
-    /// A client's session: sends the host name (SNI) and verifies the certificate against it.
-    public init(client context: TLSContext, fd: Int32, hostName: String) throws(TLSError) {
+    /// A client's session: sends the host name (SNI) and verifies the certificate against it. With
+    /// `protocolOnly` it offers that protocol, and no other that the context has.
+    public init(
+        client context: TLSContext, fd: Int32, hostName: String, protocolOnly: String? = nil
+    ) throws(TLSError) {
         self.context = context
         raw = try Self.make(context, fd)
         guard Self.expect(hostName, in: raw) else {
             // All that is stored is there: `deinit` frees the session.
             throw .newest(.material, "\(hostName) cannot be used as a TLS server name")
+        }
+        if let protocolOnly {
+            let offered = [UInt8(protocolOnly.utf8.count)] + Array(protocolOnly.utf8)
+            let result = offered.withUnsafeBufferPointer {
+                SSL_set_alpn_protos(raw, $0.baseAddress, UInt32($0.count))
+            }
+            precondition(result == 0, "the ALPN list is malformed")
         }
         SSL_set_connect_state(raw)
     }

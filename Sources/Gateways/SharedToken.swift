@@ -13,12 +13,20 @@ public struct SealedToken: Sendable, Equatable {
     public var age: TimeSpan
     /// How old it may become.
     public var life: TimeSpan
+    /// Tells it from other tokens without opening it; see `SharedCredential.refusedTokenID`.
+    public var id: String
 
     /// A sealed token.
-    public init(bytes: [UInt8], age: TimeSpan, life: TimeSpan) {
+    public init(bytes: [UInt8], age: TimeSpan, life: TimeSpan, id: String = "") {
         self.bytes = bytes
         self.age = age
         self.life = life
+        self.id = id
+    }
+
+    /// A digest of a token, which is too random to be found by it.
+    fileprivate static func id(_ header: [UInt8], of name: String) -> String {
+        SHA256Digest(of: name + " " + String(decoding: header, as: UTF8.self)).hex
     }
 }
 
@@ -30,6 +38,9 @@ public protocol SharedCredential: AnyObject, Sendable {
     var sharedPercent: Int64 { get }
     /// Whether the fleet has to agree on a token now.
     func isTokenDue(at now: MonotonicTime) -> Bool
+    /// The id of the last token that the gateway refused: the fleet is to have another one. nil
+    /// when none was.
+    var refusedTokenID: String? { get }
     /// Whether there is a token that can serve.
     func hasToken(at now: MonotonicTime) -> Bool
     /// The current token for the others; nil when there is none that serves.
@@ -58,6 +69,9 @@ extension APNsCredential: SharedCredential {
         age(at: now).map { $0 >= APNsLimits.tokenAgeShared } ?? true
     }
 
+    /// None: who has the key makes provider tokens, and a refused one is replaced at once.
+    public var refusedTokenID: String? { nil }
+
     /// How long a due token waits for the fleet's word.
     public func sharedPatience(at now: MonotonicTime) -> TimeSpan { APNsLimits.tokenAgeMax / 10 }
 
@@ -72,7 +86,8 @@ extension APNsCredential: SharedCredential {
             let bytes = try? box.seal(token.header, context: sharedName)
         else { return nil }
         return SealedToken(
-            bytes: bytes, age: now - token.mintedAt, life: APNsLimits.tokenAgeMax)
+            bytes: bytes, age: now - token.mintedAt, life: APNsLimits.tokenAgeMax,
+            id: SealedToken.id(token.header, of: sharedName))
     }
 
     /// Takes over a token of another replica.
@@ -104,6 +119,11 @@ extension OAuthCredential: SharedCredential {
         current(at: now).map { $0.age >= $0.life / 100 * FCMLimits.sharedPercent } ?? true
     }
 
+    /// The id of the last token that FCM refused.
+    public var refusedTokenID: String? {
+        refusedHeader.map { SealedToken.id($0, of: sharedName) }
+    }
+
     /// How long a due token waits for the fleet's word.
     public func sharedPatience(at now: MonotonicTime) -> TimeSpan {
         (current(at: now)?.life ?? .zero) / 10
@@ -117,7 +137,9 @@ extension OAuthCredential: SharedCredential {
         guard let current = current(at: now),
             let bytes = try? account.box.seal(current.token.header, context: sharedName)
         else { return nil }
-        return SealedToken(bytes: bytes, age: current.age, life: current.life)
+        return SealedToken(
+            bytes: bytes, age: current.age, life: current.life,
+            id: SealedToken.id(current.token.header, of: sharedName))
     }
 
     /// Takes over a token of another replica.

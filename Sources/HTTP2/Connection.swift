@@ -76,7 +76,8 @@ final class Connection: ReadinessHandler {
             machine.dialled()
             do {
                 tls = try TLSSession(
-                    client: pool.tls, fd: descriptor, hostName: pool.origin.host)
+                    client: pool.tls, fd: descriptor, hostName: pool.origin.host,
+                    protocolOnly: pool.isHTTP11Only ? "http/1.1" : nil)
                 registration = try loop.register(descriptor, [.read], self)
                 interest = [.read]
                 handshake()

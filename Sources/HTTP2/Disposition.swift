@@ -29,14 +29,15 @@ enum Disposition: Equatable {
     case notProcessed(TransportFault)
     case ambiguous(TransportFault)
 
-    init(of end: StreamEnd, resends: Int) {
+    init(of end: StreamEnd, resends: Int, speaksHTTP11: Bool = false) {
         let mayResend = resends < Limits.resendsMax
         switch end {
         case .neverWritten: self = .resend
         case .aboveGoAway(let code): self = mayResend ? .resend : .notProcessed(.goAway(code))
         case .refused: self = mayResend ? .resendAfterDelay : .notProcessed(.refused)
         case .misdirected: self = mayResend ? .resend : .notProcessed(.misdirected)
-        case .http11Required: self = .notProcessed(.http11Required)
+        case .http11Required:
+            self = speaksHTTP11 && mayResend ? .resend : .notProcessed(.http11Required)
         case .reset(let code): self = .ambiguous(.reset(code))
         case .timedOut: self = .ambiguous(.timedOut)
         case .connectionEnded(let fault): self = .ambiguous(fault)

@@ -40,7 +40,7 @@ final class Exchange {
     let responseBody = ByteWriter(capacity: 256)
     private let kept = ByteWriter(capacity: 128)
     @exclusivity(unchecked) private var keepsFields = false
-    @exclusivity(unchecked) private var fields: [10 of KeptField] = .init(repeating: KeptField())
+    @exclusivity(unchecked) private var fields: [12 of KeptField] = .init(repeating: KeptField())
 
     // Links of the one list the exchange is in: the pool's queue or its connection's streams.
     @exclusivity(unchecked) fileprivate(set) var nextLink: Unmanaged<Exchange>?

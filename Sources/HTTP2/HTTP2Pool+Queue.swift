@@ -74,7 +74,10 @@ extension HTTP2Pool {
         }
         if end == .refused { statistics.refusals += 1 }
         if end == .reset(.enhanceYourCalm) { slowDown(streams: inFlight + 1) }
-        switch Disposition(of: end, resends: exchange.resends) {
+        if end == .http11Required, policy.speaksHTTP11 { leaveHTTP2() }
+        switch Disposition(
+            of: end, resends: exchange.resends, speaksHTTP11: policy.speaksHTTP11)
+        {
         case .resend:
             if end != .neverWritten { countResend(exchange) }
             returnToQueue(exchange)

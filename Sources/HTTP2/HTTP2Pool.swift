@@ -51,6 +51,10 @@ public final class HTTP2Pool: TurnEndHandler {
     /// When the next connection is dialled, if one is wanted.
     @exclusivity(unchecked) var dialTime: MonotonicTime?
     @exclusivity(unchecked) var timerDue = MonotonicTime.distantFuture
+    /// Whether the peer has asked for HTTP/1.1 on a connection that speaks HTTP/2.
+    @exclusivity(unchecked) var isHTTP11Only = false
+    /// Whether connections that were made before it has are to be replaced.
+    @exclusivity(unchecked) private var leavesHTTP2 = false
     @exclusivity(unchecked) var isDraining = false
     /// Whether the last word on connections was that they do not come about.
     @exclusivity(unchecked) var isUnreachable = false
@@ -154,7 +158,27 @@ public final class HTTP2Pool: TurnEndHandler {
     /// it says. What is under way ends on its connection, what waits goes over a new one.
     public func replaceConnections(with tls: TLSContext) {
         self.tls = tls
+        isHTTP11Only = false
         replaceConnections()
+    }
+
+    /// The peer takes requests over HTTP/1.1 only, whatever it agreed on: it gets them so from now
+    /// on.
+    func leaveHTTP2() {
+        guard !isHTTP11Only else { return }
+        isHTTP11Only = true
+        leavesHTTP2 = true
+        setNeedsTurnEnd()
+    }
+
+    /// Lets no further request on connections that speak HTTP/2, or may come to. At the end of a
+    /// turn: one of them is being read when the peer asks for it.
+    private func endHTTP2Connections() {
+        guard leavesHTTP2 else { return }
+        leavesHTTP2 = false
+        for connection in connections {
+            if connection.machine.isOpening { connection.close(nil) } else { connection.drain() }
+        }
     }
 
     /// Lets the next request dial without waiting out the back-off of earlier failures: for an
@@ -173,6 +197,7 @@ public final class HTTP2Pool: TurnEndHandler {
         handBackRejected()
         guard !isClosed else { return }
         refusedDelayEnd = nil
+        endHTTP2Connections()
         releaseDelayed()
         sweepQueue()
         dispatch()

@@ -3,7 +3,8 @@ public import Base
 /// The response header fields that somebody reads.
 public enum ResponseHeader: Int, Sendable, CaseIterable {
     case apnsID, apnsUniqueID, apnsChannelID, apnsRequestID
-    case retryAfter, contentType, date, location, link, wnsError
+    case retryAfter, contentType, date, location, link, wnsError, wnsStatus
+    case wnsNotificationStatus
 
     /// The field's name on the wire.
     public var name: StaticString {
@@ -18,6 +19,8 @@ public enum ResponseHeader: Int, Sendable, CaseIterable {
         case .location: "location"
         case .link: "link"
         case .wnsError: "x-wns-error-description"
+        case .wnsStatus: "x-wns-status"
+        case .wnsNotificationStatus: "x-wns-notificationstatus"
         }
     }
 }

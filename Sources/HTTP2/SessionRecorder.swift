@@ -251,10 +251,11 @@ extension ResponseHeader {
         case 7: candidate = .apnsID
         case 8: candidate = .location
         case 11: candidate = .retryAfter
-        case 12: candidate = .contentType
+        case 12: candidate = name[0] == UInt8(ascii: "c") ? .contentType : .wnsStatus
         case 14: candidate = .apnsUniqueID
         case 15: candidate = name[5] == UInt8(ascii: "c") ? .apnsChannelID : .apnsRequestID
         case 23: candidate = .wnsError
+        case 24: candidate = .wnsNotificationStatus
         default: return nil
         }
         let expected = candidate.name

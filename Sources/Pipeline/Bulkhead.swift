@@ -46,6 +46,8 @@ internal final class Bulkhead {
     @exclusivity(unchecked) var isRefused = false
     /// Answers that the fuse has not been told of yet.
     @exclusivity(unchecked) var answersUncounted = 0
+    /// Whether it was taken out and its pool closed: nothing more is sent through it.
+    @exclusivity(unchecked) var isDropped = false
     /// When the connections were last replaced on a gateway's word.
     var replacedAt = MonotonicTime(nanos: .min / 2)
     @exclusivity(unchecked) private var clockReadAt = MonotonicTime(nanos: .min / 2)

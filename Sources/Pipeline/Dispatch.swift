@@ -27,6 +27,8 @@ extension Lane {
         if envelope.expiresAt <= loop.wall {
             return settle(target, Settlement(outcome: .expired))
         }
+        // Its push service was idle while it waited, and is opened anew.
+        if bulkhead.isDropped { return start(target) }
         if !levers.isIdle, !passesLevers(target, of: event, envelope, bulkhead) { return }
         if let line = event.line, !hasTurn(target, in: line) { return }
         if loop.now - target.lookedUpAt > settings.lookUpAge { return refresh(target) }
@@ -222,7 +224,7 @@ extension Lane: HTTP2PoolDelegate {
             verdict = APNsBroadcastVerdict.judge(answer, sent: sent, parser: answerParser)
         case .apns: verdict = APNsVerdict.judge(answer, sent: sent, parser: answerParser)
         case .webpush:
-            answer.note = response.text(.wnsError)
+            answer.note = windowsWords(in: response)
             verdict = WebPushVerdict.judge(
                 answer, of: bulkhead.service?.family ?? .other, sent: sent, parser: answerParser)
         default: verdict = FCMVerdict.judge(answer, sent: sent, parser: answerParser)
@@ -230,6 +232,17 @@ extension Lane: HTTP2PoolDelegate {
         noteIDs(target, response, messageID: verdict.gatewayID)
         let isBroadcast = target.event?.envelope?.isBroadcast ?? false
         follow(isBroadcast ? verdict.aboutNoToken : verdict, target, status: response.status)
+    }
+
+    /// What Windows says of a push, which it does in header fields alone; nil when it says nothing.
+    private func windowsWords(in response: HTTPResponse) -> String? {
+        guard response.status >= 300 else { return nil }
+        var words = response.text(.wnsError).map { [$0] } ?? []
+        if let status = response.text(.wnsStatus) { words.append("status \(status)") }
+        if let status = response.text(.wnsNotificationStatus) {
+            words.append("notification \(status)")
+        }
+        return words.isEmpty ? nil : words.joined(separator: "; ")
     }
 
     /// Compares the time that an answer tells with this machine's, now and then.
@@ -292,6 +305,9 @@ extension Lane: HTTP2PoolDelegate {
             } else if status == 429 {
                 target.bulkhead?.budget.lower(at: loop.now)
             }
+            if advice.scope == .connection {
+                return restTogether(target, advice, otherwise: settlement)
+            }
             if advice.scope == .project || advice.scope == .perhapsProject {
                 target.bulkhead?.rest.throttled(
                     for: advice.minimumWait, isProject: advice.scope == .project, at: loop.now)
@@ -302,6 +318,23 @@ extension Lane: HTTP2PoolDelegate {
                 target, after: advice.minimumWait, isOpenToAll: advice.mendsAtOnce,
                 otherwise: settlement)
         }
+    }
+
+    /// Waits with all others of the bulkhead: APNs thinks that this sender has had too many provider
+    /// tokens and takes none of its pushes, for minutes or for hours. No push is at fault, so none
+    /// loses an attempt by it; those that are not out yet are parked meanwhile.
+    private func restTogether(
+        _ target: TargetInFlight, _ advice: RetryAdvice, otherwise settlement: Settlement
+    ) {
+        let rest = settings.tokenUpdatesWait
+        target.bulkhead?.rest.throttled(for: rest, isProject: true, at: loop.now)
+        // If it lasts, it may be this connection's count.
+        if advice.needsNewConnection || target.waits > 0 { replaceConnections(of: target) }
+        if target.event?.envelope?.isOneAttempt == false { target.attempts -= 1 }
+        target.waits += 1
+        // Not all in one moment: the first of them shows whether it is over.
+        let wait = rest + loop.random.span(upTo: rest / 4)
+        postpone(target, for: wait, otherwise: settlement)
     }
 
     /// Whether a credential is refused that another one has replaced since the request was built.

@@ -34,6 +34,8 @@ public struct DispatcherSettings: Sendable {
     public var ticketsTopic = "push.expo-tickets"
     /// From a message to the question for its receipt, and between two questions.
     public var receiptWait = TimeSpan.minutes(15)
+    /// Expo forgets receipts: a ticket that is older is asked about no more.
+    internal var receiptAgeMax = ExpoLimits.receiptAgeMax
     /// What the names of the retry topics begin with; `RetryTier.topic(of:)` has the rest.
     public var retryTopicBase = "push.events-retry"
     /// What the names of the parking topics begin with; `ParkingLot.topic(of:)` has the rest.
@@ -42,6 +44,12 @@ public struct DispatcherSettings: Sendable {
     public var inFlightPerBulkhead = 2000
     /// What the waits of the retry topics are divided by: tests cannot wait for minutes.
     internal var retryDivisor: Int64 = 1
+    /// Push services of browsers that a lane has connections to, for each app.
+    internal var servicesMax = WebPushLimits.servicesMax
+    /// How long one of them has had no request before it makes room for another one.
+    internal var serviceIdleMin = WebPushLimits.serviceIdleMin
+    /// For how long a lane sends nothing to an app's APNs that has seen too many provider tokens.
+    internal var tokenUpdatesWait = APNsLimits.tokenUpdatesWait
     /// Threads that dispatch, 1 to 64.
     public var lanes = 1
     /// Events in flight in the whole process.
@@ -369,12 +377,15 @@ extension LaneSettings {
             defaultBody: settings.defaultNotification?.body, resultsTopic: results,
             invalidationsTopic: invalidations, deadLettersTopic: deadLetters,
             receiptsTopic: receipts, ticketsTopic: tickets, receiptWait: settings.receiptWait,
-            waitingTopics: waitingTopics, tiers: RetryTiers(divisor: settings.retryDivisor),
+            receiptAgeMax: settings.receiptAgeMax, waitingTopics: waitingTopics,
+            tiers: RetryTiers(divisor: settings.retryDivisor),
             windowSpans: WindowSpans(divisor: settings.retryDivisor),
             deadLetterPartitions: deadLetterCount >= most ? deadLetterCount : 0,
             group: settings.group.groupID, configurationHash: settings.configurationHash,
             replica: settings.replica, gatewayPreference: settings.gatewayPreference,
             lookUpAge: min(settings.lookUpAge, .seconds(1)), deduplicate: settings.deduplicate,
-            traces: settings.traces, acks: settings.acks, streamPatience: settings.streamPatience)
+            traces: settings.traces, acks: settings.acks,
+            tokenUpdatesWait: settings.tokenUpdatesWait, serviceIdleMin: settings.serviceIdleMin,
+            streamPatience: settings.streamPatience)
     }
 }

@@ -113,7 +113,7 @@ internal final class ExpoReceipts {
             guard let receipt = receipts[ticket.id] else {
                 if giveUp(event, lane) { continue }
                 outcomes.missing.add(1)
-                lane.finishTicket(event, again: true)
+                lane.putBackTicket(event)
                 continue
             }
             (receipt.isOK ? outcomes.ok : outcomes.error).add(1)
@@ -124,10 +124,11 @@ internal final class ExpoReceipts {
 
     /// Lets go of a ticket that Expo has no receipt for any more.
     private func giveUp(_ event: EventInFlight, _ lane: Lane) -> Bool {
-        guard let ticket = event.ticket, loop.wall - ticket.sentAt > ExpoLimits.receiptAgeMax
+        guard let ticket = event.ticket, loop.wall - ticket.sentAt > lane.settings.receiptAgeMax
         else { return false }
         outcomes.lost.add(1)
-        lane.finishTicket(event, again: false)
+        lane.settleTicket(event, ticket, nil)
+        lane.flushAtEndOfTurn()
         return true
     }
 }
@@ -153,7 +154,7 @@ extension Lane {
         guard let ticket = event.ticket, let partition = event.partition else { return }
         guard let receipts = app(named: ticket.app)?.expo?.receipts else {
             // The app has no Expo any more: there is nobody to ask.
-            return finishTicket(event, again: false)
+            return settleTicket(event, ticket, nil)
         }
         if receipts.hasRoom {
             receipts.add(event)
@@ -177,32 +178,34 @@ extension Lane {
         loop.schedule(timer, at: loop.now + span)
     }
 
-    /// Completes a ticket, and with `again` puts it back to the end of its topic.
-    func finishTicket(_ event: EventInFlight, again: Bool) {
-        if again, let partition = event.partition, !partition.isLost {
+    /// Puts a ticket back to the end of its topic.
+    func putBackTicket(_ event: EventInFlight) {
+        if let partition = event.partition, !partition.isLost {
             event.source.add(
                 to: outbox, settings.ticketsTopic, partition: partition.assignment.place.partition)
         }
         finish(event)
     }
 
-    /// Writes what a receipt says: the record of it, and the verdict on the token if it is one.
-    func settleTicket(_ event: EventInFlight, _ ticket: TicketRecord, _ receipt: ExpoReceipt) {
+    /// Writes what a receipt says: the record of it, and the verdict on the token if it is one. Of
+    /// a receipt that was never there it says so.
+    func settleTicket(_ event: EventInFlight, _ ticket: TicketRecord, _ receipt: ExpoReceipt?) {
         guard event.partition?.isLost == false else { return finish(event) }
-        let reason = receipt.reason?.rawValue
+        let reason = receipt?.reason?.rawValue
+        let status = receipt.map { $0.isOK ? "ok" : "error" } ?? "unknown"
         let value = outbox.bytes { bytes in
             var object = JSONObjectWriter(bytes)
             object.integer("v", 1)
             object.string("result_id", ticket.resultID)
             object.string("message_id", ticket.messageID)
-            object.string("status", receipt.isOK ? "ok" : "error")
+            object.string("status", status)
             object.string("reason", orNull: reason)
             object.integer("at", loop.wall.value)
             object.end()
         }
         outbox.addRecord(
             to: settings.receiptsTopic, key: outbox.bytes(copying: ticket.userID), value: value)
-        if case .invalidate(let asOf) = receipt.tokenAction {
+        if case .invalidate(let asOf) = receipt?.tokenAction {
             let record = ticket.invalidation(reason: reason ?? Reason.other.rawValue, asOf: asOf)
             outbox.addRecord(
                 to: settings.invalidationsTopic,
@@ -210,7 +213,7 @@ extension Lane {
                 value: outbox.bytes { record.encode(to: $0) })
             metrics.invalidations.add(1)
         }
-        alarms.receipt(receipt, app: ticket.app)
+        if let receipt { alarms.receipt(receipt, app: ticket.app) }
         finish(event)
     }
 

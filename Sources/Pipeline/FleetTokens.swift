@@ -142,8 +142,10 @@ internal final class FleetTokens {
             if entry.call == nil { credential.hold(until: now + FleetLimits.hold) }
         case .ask:
             credential.hold(until: now + FleetLimits.hold)
-            store.ask(credential.sharedName, percent: credential.sharedPercent) {
-                [weak self, weak entry] answer in
+            store.ask(
+                credential.sharedName, percent: credential.sharedPercent,
+                butNot: credential.refusedTokenID
+            ) { [weak self, weak entry] answer in
                 guard let self, let entry else { return }
                 answered(answer, entry)
             }

@@ -25,7 +25,7 @@ extension Lane {
                 target,
                 otherwise: Settlement(
                     outcome: .failed, reason: .noRoom,
-                    detail: "connections to \(WebPushLimits.servicesMax) push services are open"))
+                    detail: "connections to \(services.limit) push services are open"))
         }
         target.bulkhead = bulkhead
         send(target, of: event, envelope, bulkhead)
@@ -36,7 +36,7 @@ extension Lane {
         _ endpoint: WebPushEndpoint, _ services: WebPushServices, _ app: LaneApp
     ) -> Bulkhead? {
         if let bulkhead = services.add(endpoint) { return keep(bulkhead, app) }
-        drop(services.takeIdle(for: .seconds(10), at: loop.now), of: app)
+        drop(services.takeIdle(for: settings.serviceIdleMin, at: loop.now), of: app)
         return services.add(endpoint).map { keep($0, app) }
     }
 
@@ -51,6 +51,8 @@ extension Lane {
 
     private func drop(_ bulkheads: [Bulkhead], of app: LaneApp) {
         for bulkhead in bulkheads {
+            // Who waits for an older push of its line may still hold it.
+            bulkhead.isDropped = true
             app.remove(bulkhead)
             pools.removeAll { $0 === bulkhead.pace }
             bulkhead.pool.close()

@@ -216,7 +216,9 @@ internal final class LaneBuilder {
         app.add(make(sender, Origin(host: "webpush.invalid"), trust.tls, nil))
         let observer = PoolObserver(app: app.name, .webpush, host: "webpush", plan.registry)
         serviceObservers.append(observer)
-        app.webPush = WebPushServices(sender, trust, observer: observer) { make($0, $1, $2, $3) }
+        app.webPush = WebPushServices(
+            sender, trust, limit: plan.dispatcher.servicesMax, observer: observer
+        ) { make($0, $1, $2, $3) }
     }
 
     func tls(trustedBy webPush: PushApp.WebPush) throws(LaneBuildError) -> TLSContext {

@@ -35,6 +35,8 @@ internal struct LaneSettings: Sendable {
     var ticketsTopic: OutputTopic
     /// From a message of Expo's to the question for its receipt, and between two questions.
     var receiptWait: TimeSpan
+    /// A ticket that is older is asked about no more.
+    var receiptAgeMax: TimeSpan
     var waitingTopics: WaitingTopics
     var tiers: RetryTiers
     var windowSpans: WindowSpans
@@ -83,6 +85,10 @@ internal struct LaneSettings: Sendable {
     let idleReadInterval = TimeSpan.milliseconds(500)
     /// How often a lane without room looks whether there is some.
     let busyReadInterval = TimeSpan.milliseconds(5)
+    /// For how long a bulkhead rests when APNs has seen too many provider tokens.
+    var tokenUpdatesWait: TimeSpan
+    /// How long a push service has had no request before it makes room for another one.
+    var serviceIdleMin: TimeSpan
     /// How long a target waits for a stream or a token before it is put off.
     var streamPatience: TimeSpan
     /// The longest `not_before` that is waited for in a lane by an event that must not be stored.

@@ -26,10 +26,12 @@ public enum FleetAnswer: Sendable, Equatable {
 
 /// Where the replicas of a fleet agree on tokens. Confined to the keeper's loop.
 public protocol FleetTokenStore: AnyObject {
-    /// Asks for a token that has used up less than `percent` of its life, or for the right to make
-    /// one, which lapses after `FleetLimits.makingTime`. `done` is called once, perhaps within this
-    /// call.
-    func ask(_ name: String, percent: Int64, _ done: @escaping (FleetAnswer) -> Void)
+    /// Asks for a token that has used up less than `percent` of its life and is not the refused one,
+    /// or for the right to make one, which lapses after `FleetLimits.makingTime`. `done` is called
+    /// once, perhaps within this call.
+    func ask(
+        _ name: String, percent: Int64, butNot refused: String?,
+        _ done: @escaping (FleetAnswer) -> Void)
     /// Hands a token to the others, unless theirs is newer; gives back the right to make one.
     func publish(_ name: String, _ token: SealedToken)
     /// Ends the connection.

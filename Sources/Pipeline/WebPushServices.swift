@@ -110,14 +110,17 @@ internal final class WebPushServices {
     private let make: (WebPushSender, Origin, TLSContext, Bulkhead.PushService) -> Bulkhead
     private var services: [Origin: Bulkhead] = [:]
     private let observer: PoolObserver
+    /// How many may be open at a time.
+    let limit: Int
 
     init(
-        _ sender: WebPushSender, _ trust: WebPushTrust, observer: PoolObserver,
+        _ sender: WebPushSender, _ trust: WebPushTrust, limit: Int, observer: PoolObserver,
         make: @escaping (WebPushSender, Origin, TLSContext, Bulkhead.PushService) -> Bulkhead
     ) {
         self.sender = sender
         self.trust = trust
         self.observer = observer
+        self.limit = limit
         self.make = make
     }
 
@@ -139,7 +142,7 @@ internal final class WebPushServices {
 
     /// Makes the bulkhead of the service at an endpoint; nil when there are as many as may be.
     func add(_ endpoint: WebPushEndpoint) -> Bulkhead? {
-        guard services.count < WebPushLimits.servicesMax else { return nil }
+        guard services.count < limit else { return nil }
         let origin = Origin(host: endpoint.host, port: endpoint.port)
         let bulkhead = make(
             sender, origin, trust.tls,

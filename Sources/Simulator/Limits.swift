@@ -38,6 +38,8 @@ public enum Limits {
     public static let expoReceipts = 1000
     /// Bytes of a message of Expo's: texts and data.
     public static let expoPayloadBytes = 4096
+    /// What the gateways behind Expo need around a message's own texts, about.
+    public static let expoEnvelope = 200
     /// Receipts that are kept before those that are over are dropped.
     public static let expoReceiptsKept = 100_000
     /// How long a receipt can be asked for.

@@ -1,3 +1,4 @@
+import Simulator
 import Testing
 
 @testable import Bugle
@@ -92,5 +93,34 @@ import Testing
     @Test func `text for a terminal holds nothing that a terminal acts on`() {
         #expect("a\u{1B}[2Jb\nc\u{9B}d".printable == "a?[2Jb?c?d")
         #expect("größe".printable == "größe")
+    }
+}
+
+@Suite struct `What is said of the simulator` {
+    @Test(arguments: [(0, "0"), (600, "600"), (1000, "1,000"), (2_419_200, "2,419,200")])
+    func `has figures as people write them`(number: Int, text: String) {
+        #expect(SimulateCommand.figure(number) == text)
+    }
+
+    /// The figures of the simulator's own limits, in the sentences that they belong to.
+    @Test func `is what it enforces`() {
+        let text = SimulateCommand.details.split(whereSeparator: \.isWhitespace)
+            .joined(separator: " ")
+        func figure(_ number: Int) -> String { SimulateCommand.figure(number) }
+        for sentence in [
+            "apns-collapse-id up to \(figure(Limits.apnsCollapseBytes)) bytes",
+            "\(figure(Limits.apnsPayloadBytes)) bytes, VoIP \(figure(Limits.apnsVoIPPayloadBytes))",
+            "channels \(figure(Limits.apnsBroadcastPayloadBytes))",
+            "\(figure(Limits.apnsChannels)) for an app",
+            "\(figure(Limits.fcmPayloadBytes)) bytes, topics and conditions "
+                + figure(Limits.fcmTopicPayloadBytes),
+            "ttl up to 28 days", "\(figure(Limits.fcmConditionTopics)) topics in a condition",
+            "at most \(figure(Limits.webPushBodyBytes)) bytes",
+            "\(figure(Limits.expoMessages)) recipients in a request",
+            "\(figure(Limits.expoPerSecond)) a second",
+            "\(figure(Limits.expoPayloadBytes)) bytes of texts, data and image address with "
+                + "\(figure(Limits.expoEnvelope)) around them",
+            "\(figure(Limits.expoReceipts)) receipts in a question",
+        ] { #expect(text.contains(sentence), "\(sentence)") }
     }
 }

@@ -6,14 +6,15 @@ import EventLoop
 import Gateways
 import Glibc
 import Kafka
-import Pipeline
 import Redis
 import RedisServer
+import Simulator
 import Synchronization
 import Telemetry
 import Testing
 
 @testable import Bugle
+@testable import Pipeline
 
 @Suite(.serialized) struct `Names that replicas lease` {
     private func lease(
@@ -134,14 +135,17 @@ import Testing
         let registry = MetricsRegistry()
 
         init(_ server: RedisServer, pem: String, makes owner: String) throws {
-            app = PushApp(
-                name: "shop",
-                apns: PushApp.APNs(
-                    topic: "com.example.shop",
-                    credential: try APNsCredential(
-                        teamID: "TEAM000001", keyID: "KEY0000001", pem: pem, setting: "test"),
-                    production: GatewayEndpoint(host: "localhost"),
-                    sandbox: GatewayEndpoint(host: "localhost")))
+            let apns = PushApp.APNs(
+                topic: "com.example.shop",
+                credential: try APNsCredential(
+                    teamID: "TEAM000001", keyID: "KEY0000001", pem: pem, setting: "test"),
+                production: GatewayEndpoint(host: "localhost"),
+                sandbox: GatewayEndpoint(host: "localhost"))
+            try self.init(server, PushApp(name: "shop", apns: apns), makes: owner)
+        }
+
+        init(_ server: RedisServer, _ app: PushApp, makes owner: String) throws {
+            self.app = app
             let redis = RedisConfiguration(host: "127.0.0.1", port: server.port)
             keeper = try TokenKeeper(
                 GatewayAccess(), registry: registry,
@@ -154,6 +158,16 @@ import Testing
         var header: [UInt8]? {
             let time = SystemTime.shared
             return try? app.apns?.credential.token(at: time.monotonic, wall: time.wall).header
+        }
+
+        /// The access token; nil while there is none.
+        var accessToken: AccessToken? {
+            let time = SystemTime.shared
+            guard let credential = app.fcm?.tokens.credential,
+                credential.age(at: time.monotonic) != nil,
+                case .use(let token) = credential.next(at: time.monotonic, wall: time.wall)
+            else { return nil }
+            return token
         }
 
         func count(_ origin: String) -> Double {
@@ -179,6 +193,68 @@ import Testing
             #expect(!stored.contains(part))
         }
         #expect(!key.contains("TEAM") && !key.contains("KEY0"))
+    }
+
+    /// The app at FCM as each replica has it: a credential of its own of the same account.
+    private func app(
+        at simulator: Simulator, _ account: SimulatedServiceAccount
+    ) throws -> PushApp {
+        let caFile = "/tmp/bugle-fleet-ca-\(getpid())-\(UInt64.random(in: 0...UInt64.max)).pem"
+        try simulator.writeAuthority(to: caFile)
+        defer { unlink(caFile) }
+        let credential = OAuthCredential(
+            try ServiceAccount(json: Array(account.json.utf8), setting: "test"))
+        let endpoint = GatewayEndpoint(
+            host: "localhost", port: simulator.port(of: .fcm),
+            trusting: try TLSAuthorities(file: caFile))
+        return PushApp(
+            name: "shop",
+            fcm: PushApp.FCM(
+                projectID: account.projectID, credential: credential, endpoint: endpoint))
+    }
+
+    @Test func `AUTH-14: a fleet fetches one access token, and one more when that is refused`()
+        throws
+    {
+        let (server, simulator) = (try RedisServer(), try Simulator())
+        defer { simulator.stop() }
+        let account = try simulator.makeServiceAccount()
+        let replicas = try (0..<4).map {
+            try Replica(server, try app(at: simulator, account), makes: "r\($0)")
+        }
+        defer { for replica in replicas { replica.keeper.stop() } }
+        func headers() -> [[UInt8]] { replicas.compactMap { $0.accessToken?.header } }
+        let first = headers()
+        #expect(first.count == 4 && Set(first).count == 1)
+        #expect(simulator.journal.counters.tokenRequests == 1)
+        // FCM refuses it to two of them at once, and to the others when these have a new one.
+        for pair in [replicas.prefix(2), replicas.suffix(2)] {
+            for replica in pair {
+                let token = try #require(replica.accessToken)
+                replica.app.fcm?.tokens.credential.refuse(
+                    token.generation, at: SystemTime.shared.monotonic)
+            }
+            let deadline = SystemTime.shared.monotonic + .seconds(30)
+            while headers().count < 4, SystemTime.shared.monotonic < deadline { poll(nil, 0, 10) }
+        }
+        let second = headers()
+        #expect(second.count == 4 && Set(second).count == 1)
+        #expect(Set(second) != Set(first))
+        #expect(simulator.journal.counters.tokenRequests == 2)
+        #expect(replicas.reduce(0) { $0 + $1.count("alone") } == 0)
+    }
+
+    @Test func `without Redis each replica fetches its own access token, once`() throws {
+        let (server, simulator) = (try RedisServer(), try Simulator())
+        defer { simulator.stop() }
+        server.kill()
+        let account = try simulator.makeServiceAccount()
+        let replicas = try (0..<2).map {
+            try Replica(server, try app(at: simulator, account), makes: "r\($0)")
+        }
+        defer { for replica in replicas { replica.keeper.stop() } }
+        #expect(replicas.allSatisfy { $0.accessToken != nil && $0.count("alone") == 1 })
+        #expect(simulator.journal.counters.tokenRequests == 2)
     }
 
     @Test func `without Redis each makes its own, and is not slower than a second or two`() throws {

@@ -83,6 +83,24 @@ private enum Published {
         #expect(SubscriberKeys(scalar: scalar, auth: [1]) == nil)
     }
 
+    /// RFC 8188, section 2.1: the size of a record counts its padding and its tag, and no tag covers
+    /// the header that tells it.
+    @Test func `a browser holds a record to the size that its header tells`() throws {
+        let browser = try #require(
+            SubscriberKeys(
+                scalar: Published.bytes("q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94"),
+                auth: Published.bytes(Published.auth)))
+        let body = Published.bytes(Published.paddedBody)
+        let recordBytes = body.count - 86
+        for (size, isRead) in [
+            (recordBytes, true), (recordBytes - 1, false), (17, false), (0, false),
+        ] {
+            var changed = body
+            for place in 0..<4 { changed[16 + place] = UInt8(size >> (24 - 8 * place) & 0xFF) }
+            #expect((browser.decrypt(changed) != nil) == isRead, "\(size)")
+        }
+    }
+
     @Test func `HKDF gives the published keys`() throws {
         // RFC 8291: the keying material from the shared secret and auth.
         let secret = Published.bytes("kyrL1jIIOHEzg3sM2ZWRHDRB62YACZhhSlknJ672kSs")

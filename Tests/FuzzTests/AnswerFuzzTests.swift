@@ -64,6 +64,7 @@ import Testing
     static let webAnswers = [
         #"{"code":410,"errno":103,"error":"Gone","message":"x"}"#,
         #"{"reason":"VapidPkHashMismatch"}"#,
+        #"{"code":404,"errno":108,"error":"x","message":"VAPID public key mismatch"}"#,
         #"{"reason":"BadJwtToken"}"#, "push subscription has unsubscribed or expired.\n",
         "the key in the authorization header does not correspond to the sender ID", "",
     ]
@@ -105,6 +106,21 @@ import Testing
             Self.deadly.contains(text) || text.contains(Self.sentence)
         }
     }
+
+    /// The sentences and the code by which push services say that a subscription was made with
+    /// another key; what they write is not always JSON.
+    private func isMismatch(_ body: [UInt8]) -> Bool {
+        let text = String(decoding: body, as: UTF8.self)
+        if Self.mismatches.contains(where: { text.contains($0) }) { return true }
+        guard let object = wholeJSON(body) as? [String: Any] else { return false }
+        if strings(in: object).contains("VapidPkHashMismatch") { return true }
+        return (object["errno"] as? NSNumber)?.doubleValue == 108
+    }
+
+    private static let mismatches = [
+        "VAPID public key mismatch", "UnauthorizedRegistration",
+        "do not correspond to the credentials used to create the subscription",
+    ]
 
     private func strings(in value: Any) -> [String] {
         switch value {
@@ -206,7 +222,8 @@ import Testing
     }
 
     @Test func `push services of browsers`() {
-        let mutator = Mutator(Self.webAnswers, words: Self.words)
+        let mutator = Mutator(
+            Self.webAnswers, words: Self.words + Self.mismatches + ["\"errno\":", "108", "103"])
         FuzzRun.feed("webpush") { random in
             let body = mutator.next(&random)
             let status = Self.statuses.randomElement(using: &random) ?? 0
@@ -214,9 +231,17 @@ import Testing
             let verdict = self.answer(body, status, &random) {
                 WebPushVerdict.judge($0, of: service, sent: $1)
             }
-            // Subscriptions end by the status (RFC 8030, section 7.3), and by a mismatch of keys.
-            let mayTouch = [400, 401, 403, 404, 410].contains(status)
-            return self.problem(verdict, body, mayTouch: mayTouch)
+            // Subscriptions end by the status alone (RFC 8030, section 7.3), and rest for a mismatch
+            // of keys, which has a name at each service.
+            let mayEnd = status == 404 || status == 410
+            let mayRest = (400...404).contains(status) && self.isMismatch(body)
+            if case .invalidate = verdict.tokenAction, !mayEnd {
+                return "a subscription ended by \(status) \(self.text(body))"
+            }
+            if verdict.course == .final(.tokenInvalid), !mayEnd {
+                return "a subscription called dead by \(status) \(self.text(body))"
+            }
+            return self.problem(verdict, body, mayTouch: mayEnd || mayRest)
         }
     }
 
@@ -242,6 +267,39 @@ import Testing
             }
             let touches = receipts.values.contains { $0.tokenAction != .none }
             return touches && !mayTouch ? "a receipt touched a token: \(self.text(body))" : nil
+        }
+    }
+
+    @Test func `proofs of credentials`() {
+        let mutator = Mutator(
+            Self.apnsAnswers + Self.fcmAnswers + Self.expoAnswers, words: Self.words)
+        FuzzRun.feed("proofs") { random in
+            let body = mutator.next(&random)
+            let status = Self.statuses.randomElement(using: &random) ?? 0
+            let verdicts = self.answer(body, status, &random) { answer, _ in
+                [
+                    CredentialProof.judgeAPNs(answer, topic: "com.example.app"),
+                    CredentialProof.judgeFCM(answer, projectID: "demo", account: "a@demo"),
+                    CredentialProof.judgeExpo(answer),
+                ]
+            }
+            for verdict in verdicts {
+                switch verdict {
+                case .proven:
+                    // A failure of the service, or a throttle, proves nothing.
+                    if status == 429 || status >= 500 || status == 0 {
+                        return "a proof by \(status) \(self.text(body))"
+                    }
+                case .refused(_, let words), .unclear(let words):
+                    if words.isEmpty || words.utf8.count > 2 * GatewayLimits.detailBytes + 200 {
+                        return "\(words.utf8.count) bytes of words"
+                    }
+                    if words.unicodeScalars.contains(where: { $0.value < 0x20 }) {
+                        return "words with control characters"
+                    }
+                }
+            }
+            return nil
         }
     }
 

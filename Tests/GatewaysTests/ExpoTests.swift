@@ -71,17 +71,54 @@ private func expoTarget(_ token: String = expoToken, platform: String? = nil) ->
         #expect(call["priority"]?.string == "high")
     }
 
-    @Test(arguments: ["android", "ios", nil])
+    @Test(arguments: [
+        "android", "web", "ios", "ipados", "macos", "watchos", "tvos", "visionos", nil,
+    ])
     func `a badge or a sound is something to see on Apple's devices alone`(platform: String?)
         throws
     {
         let event = try Event(#"{"notification":{"badge":3,"sound":"default"}}"#)
         let message = try JSONParser().parse(try render(event.content, platform: platform).1)
-        let isApple = platform == "ios"
+        let isApple = platform.map { !["android", "web"].contains($0) } ?? false
         #expect(message["priority"]?.string == (isApple ? "high" : "normal"))
         #expect((message["collapseId"] != nil) == isApple && message["tag"] == nil)
         #expect((message["contentAvailable"] != nil) == (platform == "android"))
         #expect(message["badge"]?.int64 == 3)
+    }
+
+    @Test func `what says that there is content says so once`() throws {
+        let event = try Event(#"{"notification":{"content_available":true},"data":{}}"#)
+        for platform in ["ios", "android", nil] {
+            let text = try render(event.content, platform: platform).1
+            #expect(text.components(of: "\"contentAvailable\"") == 1, "\(text)")
+        }
+    }
+
+    @Test(arguments: [
+        #"{"notification":{"body":"#,
+        #"{"notification":{"title":"t","image":"https://i/i","body":"#,
+        #"{"data":{"k":1},"notification":{"subtitle":"s","body":"#,
+        #"{"expo":{"richContent":{"image":"https://i/i"}},"notification":{"body":"#,
+    ])
+    func `a message with all that is around it fits to the byte`(start: String) throws {
+        /// The bytes of what Expo hands on, from the message itself.
+        func size(_ text: String) throws -> Int {
+            let message = try JSONParser().parse(text)
+            let texts: [StaticString] = ["title", "subtitle", "body"]
+            return texts.reduce(
+                200 + (message["data"]?.source.count ?? 0)
+                    + (message["richContent"]?["image"]?.stringBytes?.count ?? 0)
+            ) { $0 + (message[$1]?.stringBytes?.count ?? 0) }
+        }
+        func render(_ count: Int) throws -> (Rendering, String) {
+            let body = String(repeating: "b", count: count)
+            return try self.render(try Event(start + #""\#(body)"}}"#).content)
+        }
+        let room = 4096 - (try size(try render(1).1)) + 1
+        let (fits, text) = try render(room)
+        #expect(fits == .request([]))
+        #expect(try size(text) == 4096)
+        #expect(try render(room + 1).0 == .tooLarge(bytes: 4097, limit: 4096))
     }
 
     @Test func `an override is merged last and cannot change the address`() throws {
@@ -240,6 +277,12 @@ private func expoTarget(_ token: String = expoToken, platform: String? = nil) ->
         #expect(whole(403, "")?.fault == .credential)
         #expect(whole(500, "")?.advice?.minimumWait == .seconds(5))
         #expect(whole(502, "<html>")?.reason == .serverError)
+        for code in ["UNAUTHORIZED", "InvalidCredentials"] {
+            let refused = whole(400, errors(code))
+            #expect(
+                refused?.outcome == .credentialError && refused?.fault == .credential, "\(code)")
+        }
+        #expect(whole(400, errors("TOO_MANY_REQUESTS"))?.advice?.scope == .project)
         for (status, body) in [
             (400, errors("VALIDATION_ERROR")), (413, ""),
             (400, errors("PUSH_TOO_MANY_NOTIFICATIONS")),
@@ -277,4 +320,9 @@ private func expoTarget(_ token: String = expoToken, platform: String? = nil) ->
             }
         }
     }
+}
+
+extension String {
+    /// How often a text stands in it.
+    fileprivate func components(of text: String) -> Int { split(separator: text).count - 1 }
 }

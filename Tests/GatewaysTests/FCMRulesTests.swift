@@ -116,7 +116,6 @@ import Testing
         let names = path.split(separator: ".").map { isCamel ? Self.camel($0) : String($0) }
         let open = names.map { "{\"\($0)\":" }.joined()
         let override = open + value + String(repeating: "}", count: names.count)
-        // In camel case a generated field of the same name stays: these have none.
         return Built(
             fcm: try Event(#"{"data":{"a":"1"},"fcm":\#(override)}"#).content,
             to: fcmTarget(platform: "unknown"))
@@ -127,6 +126,36 @@ import Testing
         // `android_v2` is spelt `androidV2`.
         return words[0]
             + words.dropFirst().map { $0.prefix(1).uppercased() + $0.dropFirst() }.joined()
+    }
+
+    @Test func `know a field by both of its spellings, and send one`() throws {
+        let event = try Event(
+            #"{"notification":{"title":"x","channel_id":"a"},"fcm":{"android":{"collapseKey":"k","#
+                + #""notification":{"channelId":"b","lightSettings":{"color":{},"#
+                + #""lightOnDuration":"1s","lightOffDuration":"1s"}},"fcmOptions":{}},"#
+                + #""apns":{"payload":{"analyticsLabel":1},"headers":{"collapseKey":"h"}},"#
+                + #""webpush":{"notification":{"channelId":"w"},"data":{"fcmOptions":"d"}}}}"#)
+        event.content.fcmCollapseKey = "route"
+        let built = Built(fcm: event.content)
+        #expect(built.rendering == .request([]))
+        try built.json { body in
+            let message = body["message"]
+            let android = message?["android"]
+            let notification = android?["notification"]
+            #expect(notification?["channel_id"]?.string == "b" && notification?["channelId"] == nil)
+            #expect(android?["collapse_key"]?.string == "k" && android?["collapseKey"] == nil)
+            #expect(android?["fcm_options"]?.isObject == true)
+            #expect(notification?["light_settings"]?["light_on_duration"]?.string == "1s")
+            // These are not FCM's names.
+            #expect(message?["apns"]?["payload"]?["analyticsLabel"]?.int64 == 1)
+            #expect(message?["apns"]?["headers"]?["collapseKey"]?.string == "h")
+            #expect(message?["webpush"]?["notification"]?["channelId"]?.string == "w")
+            #expect(message?["webpush"]?["data"]?["fcmOptions"]?.string == "d")
+        }
+        let bad = try Event(
+            #"{"notification":{"title":"x","channel_id":"a"},"#
+                + #""fcm":{"android":{"notification":{"channelId":7}}}}"#)
+        #expect(Built(fcm: bad.content).isRejected(for: .invalidContent))
     }
 
     @Test func `let the newer Android fields stand for the older ones`() throws {

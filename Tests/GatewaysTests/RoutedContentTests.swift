@@ -27,9 +27,12 @@ import Testing
         }
     }()
 
-    private func expoMessage(_ content: PushContent) throws -> JSONValue {
+    private func expoMessage(
+        _ content: PushContent, platform: String? = nil
+    ) throws -> JSONValue {
         let message = ByteWriter()
-        let token = Address(gateway: .expo, token: Array("ExponentPushToken[a]".utf8))
+        let token = Address(
+            gateway: .expo, token: Array("ExponentPushToken[a]".utf8), platform: platform)
         let renderer = ExpoRenderer(try #require(ExpoCredential(accessToken: nil)))
         _ = token.lend { renderer.render(content, to: $0, into: message) }
         return try parser.parse(message.bytes)
@@ -141,6 +144,34 @@ import Testing
         #expect(apple["apns-push-type"] == "voip" && apple["apns-expiration"] == "0")
         #expect(apple["apns-priority"] == "10" && apple["apns-collapse-id"] == nil)
         #expect(apple["apns-topic"] == "com.example.app.voip")
+    }
+
+    @Test(arguments: ["ios", nil])
+    func `a call through FCM asks of APNs what it allows a push that shows nothing`(
+        platform: String?
+    ) throws {
+        let event = try Event(#"{"data":{"caller":"Ada"}}"#)
+        event.content.kind = .call
+        event.content.storesNothing = true
+        event.content.priority = .high
+        func priority(_ target: Address) throws -> String? {
+            try Built(fcm: event.content, to: target).json {
+                $0["message"]?["apns"]?["headers"]?["apns-priority"]?.string
+            }
+        }
+        #expect(try priority(fcmTarget(platform: platform)) == "5")
+        let message = try expoMessage(event.content, platform: platform)
+        // Behind an unknown platform there may be an Android device, which has to be woken.
+        #expect(message["priority"]?.string == (platform == nil ? "high" : "normal"))
+        #expect(message["contentAvailable"]?.bool == true)
+        // One with a text is an alert, and rings.
+        let shown = try Event(#"{"notification":{"title":"Ada calls"}}"#)
+        shown.content.kind = .call
+        let alert = try Built(fcm: shown.content, to: fcmTarget(platform: platform)).json {
+            $0["message"]?["apns"]?["headers"]?["apns-priority"]?.string
+        }
+        #expect(alert == "10")
+        #expect(try expoMessage(shown.content, platform: platform)["priority"]?.string == "high")
     }
 
     @Test func `FCM's collapse key is the route's`() throws {

@@ -46,6 +46,47 @@ import Testing
         #expect(try two.token(at: later, wall: wall).header == own.header)
     }
 
+    @Test func `AUTH-14: a refused token does not come back, and its successor does`() throws {
+        let keys = try KeyPair.generate(for: .rs256)
+        func credential() throws -> OAuthCredential {
+            let pem = keys.privateKeyPEM.replacing("\n", with: "\\n")
+            let file =
+                #"{"type":"service_account","project_id":"p","private_key_id":"k","private_key":""#
+                + pem + #"","client_email":"a@p","token_uri":"https://localhost/token"}"#
+            return OAuthCredential(
+                try ServiceAccount(json: Array(file.utf8), setting: "test"),
+                random: SeededRandom(seed: 1))
+        }
+        func fetch(_ name: String, _ credential: OAuthCredential, at now: MonotonicTime) throws {
+            guard case .fetch(let fetch, _) = credential.next(at: now, wall: wall, isForced: true)
+            else { throw KeyError(setting: "test", problem: "no call was wanted") }
+            Array(#"{"access_token":"\#(name)","expires_in":3599}"#.utf8).withUnsafeBytes {
+                credential.received(
+                    GatewayAnswer(status: 200, body: $0, now: wall), for: fetch.number, at: now)
+            }
+        }
+        let (one, two) = (try credential(), try credential())
+        try fetch("first", one, at: start)
+        let first = try #require(one.sealedToken(at: start))
+        #expect(two.adopt(first, at: start))
+        #expect(one.refusedTokenID == nil)
+        // The first is refused, and has fetched a new one before the second hears of it.
+        let generation = { (credential: OAuthCredential) in
+            credential.current(at: self.start)?.token.generation ?? 0
+        }
+        one.refuse(generation(one), at: start + .seconds(10))
+        #expect(one.refusedTokenID == first.id)
+        try fetch("second", one, at: start + .seconds(10))
+        let later = start + .seconds(12)
+        two.refuse(generation(two), at: later)
+        #expect(!two.hasToken(at: later) && two.refusedTokenID == first.id)
+        #expect(!two.adopt(first, at: later))
+        let second = try #require(one.sealedToken(at: later))
+        #expect(second.id != first.id && !second.id.contains("second"))
+        #expect(two.adopt(second, at: later))
+        #expect(two.hasToken(at: later) && two.fetchCount == 0)
+    }
+
     @Test func `whoever lacks the key, or changes the box, has nothing`() throws {
         let (one, two) = try pair()
         let (stranger, _) = try pair()

@@ -278,6 +278,49 @@ import Testing
         #expect(server.pool.statistics.ambiguous == 0)
     }
 
+    @Test func `may agree on HTTP/2 and then ask for HTTP/1.1`() throws {
+        let server = try ForeignServer.node(Self.turningScript, OldServer.policy)
+        defer { server.stop() }
+        let tags = (0..<5).map { server.submit("/p\($0)", body: Array("hello".utf8)) }
+        #expect(server.finishAll())
+        #expect(
+            tags.allSatisfy { server.outcomes[$0] == .response(status: 201, body: "1.1 hello") })
+        // It is not asked again for what it does not want.
+        let dials = server.pool.statistics.dials
+        let resends = server.pool.statistics.resends
+        let next = server.submit("/next", body: Array("again".utf8))
+        #expect(server.finishAll())
+        #expect(server.outcomes[next] == .response(status: 201, body: "1.1 again"))
+        #expect(server.pool.statistics.resends == resends && resends > 0)
+        #expect(server.pool.statistics.dials == dials)
+    }
+
+    @Test func `may ask for HTTP/1.1 in vain where it is not spoken`() throws {
+        var policy = OldServer.policy
+        policy.speaksHTTP11 = false
+        let server = try ForeignServer.node(Self.turningScript, policy)
+        defer { server.stop() }
+        let tag = server.submit("/p")
+        #expect(server.finishAll())
+        #expect(server.outcomes[tag] == .notProcessed(.http11Required))
+    }
+
+    private static let turningScript = """
+        const http2 = require('http2'), fs = require('fs');
+        const [port, key, cert] = process.argv.slice(1);
+        http2.createSecureServer(
+          {key: fs.readFileSync(key), cert: fs.readFileSync(cert), allowHTTP1: true}, (req, res) => {
+          if (req.httpVersionMajor === 2) return req.stream.close(13);
+          const chunks = [];
+          req.on('data', chunk => chunks.push(chunk));
+          req.on('end', () => {
+            const body = Buffer.from('1.1 ' + Buffer.concat(chunks));
+            res.writeHead(201, {'Content-Length': body.length});
+            res.end(body);
+          });
+        }).listen(Number(port), '127.0.0.1');
+        """
+
     private static let script = """
         const https = require('https'), fs = require('fs');
         const [port, key, cert] = process.argv.slice(1);

@@ -68,7 +68,8 @@ import Testing
             }
             let data = ByteWriter()
             root["data"]?.writeCompact(to: data)
-            count += data.count
+            count += data.count + 200
+            count += root["richContent"]?["image"]?.stringBytes?.count ?? 0
         }
         return count
     }

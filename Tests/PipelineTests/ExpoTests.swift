@@ -273,6 +273,33 @@ import TokenIndex
         #expect(world.stop())
     }
 
+    @Test func `a receipt that never comes is asked for no more, and said to be unknown once`()
+        throws
+    {
+        let (simulator, world) = try world(receiptWait: .milliseconds(200))
+        world.settings.receiptAgeMax = .seconds(1)
+        simulator.facts.setExpoToken(
+            "ExponentPushToken[never]", ExpoTokenFate(asksBeforeReceipt: 1_000))
+        try register("never", user: "u1", token: "never", world)
+        try register("fine", user: "u1", token: "fine", world)
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        let results = try results(world, atLeast: 2)
+        let receipts = try world.records(of: "push.receipts", atLeast: 2)
+        func status(_ install: String) -> [String?] {
+            receipts.filter { $0.text("result_id") == results[install]?.text("result_id") }
+                .map { $0.text("status") }
+        }
+        #expect(status("never") == ["unknown"] && status("fine") == ["ok"])
+        #expect(receipts.allSatisfy { $0.text("reason") == nil && $0.key == "u1" })
+        #expect(receipts.count == 2 && simulator.journal.counters.receiptRequests > 1)
+        #expect(world.registry.sum(of: "bugle_expo_receipts_total") > 2)
+        #expect(world.stop())
+        #expect(try world.records(of: "push.receipts", atLeast: 3, within: .seconds(1)).count == 2)
+        #expect(try world.records(of: "push.invalidations", atLeast: 1, within: .zero).isEmpty)
+    }
+
     @Test func `a restart loses no ticket and asks for none twice`() throws {
         let (_, world) = try world(receiptWait: .seconds(2))
         for number in 0..<5 {

@@ -48,13 +48,14 @@ final class ScriptedGateway: Sendable {
         thread.handle.submit { [relay] in relay.release(status, body) }
     }
 
+    /// Gateways that one client is to trust need one authority.
     init(
-        streamLimit: UInt32 = 1000,
+        streamLimit: UInt32 = 1000, of authority: CertificateAuthority? = nil,
         _ script: @escaping @Sendable (_ token: String, _ attempt: Int) -> GatewayAction = {
             _, _ in .answer(200, "")
         }
     ) throws {
-        let authority = try CertificateAuthority()
+        let authority = try authority ?? CertificateAuthority()
         let leaf = try authority.issue(hosts: ["localhost", "127.0.0.1"])
         caFile = "/tmp/bugle-test-ca-\(getpid())-\(UInt64.random(in: 0...UInt64.max)).pem"
         let file = fopen(caFile, "w")

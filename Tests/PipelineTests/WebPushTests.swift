@@ -267,6 +267,103 @@ import Testing
         #expect(world.stop())
     }
 
+    @Test func `WP-16: what Windows says in header fields goes into the result`() throws {
+        let fields = [
+            ServerField("x-wns-status", "dropped"),
+            ServerField("x-wns-notificationstatus", "channelthrottled"),
+        ]
+        let (simulator, world) = try world(faults: [
+            FaultRule(
+                "conflict", FaultMatch(.webpush),
+                .answer(
+                    FaultAnswer(
+                        status: 400, reason: "Ttl value conflicts with X-WNS-Cache-Policy.",
+                        fields: fields)))
+        ])
+        try subscribe("pc", user: "u1", browser: "windows", simulator, world)
+        try world.start()
+        try world.publish(id: "e1", user: "u1")
+        try world.flush()
+        let result = try #require(try results(world, atLeast: 1)["pc"])
+        #expect(result.text("outcome") == "rejected")
+        #expect(
+            result.text("detail")
+                == "Ttl value conflicts with X-WNS-Cache-Policy.; status dropped; "
+                + "notification channelthrottled")
+        #expect(world.stop())
+    }
+
+    @Test func `more services than connections may be open to take turns`() throws {
+        let (simulator, world) = try world(lanes: 1)
+        world.settings.servicesMax = 2
+        world.settings.serviceIdleMin = .milliseconds(200)
+        let browsers = ["google", "mozilla", "apple", "windows"]
+        for browser in browsers {
+            try subscribe("at-\(browser)", user: "u1", browser: browser, simulator, world)
+        }
+        try world.start()
+        for round in 1...3 {
+            try world.publish(id: "e\(round)", user: "u1")
+            try world.flush()
+            let results = try world.records(of: "push.results", atLeast: 4 * round)
+            #expect(results.count == 4 * round)
+            #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        }
+        // Who waited for a place was put off, and who was idle made room.
+        let waiting = try world.records(of: "push.events-retry-10s", atLeast: 1)
+        #expect(waiting.allSatisfy { $0.headers["bugle-error-code"] == "no_room" })
+        #expect(world.stop())
+    }
+
+    /// Two pushes of one line, the second to a new subscription at another service: that service
+    /// has nothing to do while the first push is under way.
+    @Test func `a push that waits for an older one finds its service again that made room`() throws
+    {
+        let authority = try CertificateAuthority()
+        let first = try ScriptedGateway(of: authority) { _, _ in .hold }
+        let second = try ScriptedGateway(of: authority) { _, _ in .answer(201, "") }
+        let third = try ScriptedGateway(of: authority) { _, _ in .answer(201, "") }
+        let gateways = [first, second, third]
+        let authorities = try TLSAuthorities(file: first.caFile)
+        let key = try VAPIDKey(
+            id: "v1", text: try KeyPair.generate(for: .es256).privateKeyPEM, setting: "test")
+        let app = PushApp(
+            name: "shop",
+            webPush: PushApp.WebPush(
+                credential: WebPushCredential(subject: "mailto:ops@example.com", keys: [key]),
+                hosts: WebPushHosts(allowsLoopback: true), trusting: authorities))
+        let world = try World(apps: [app], lanes: 1) { for gateway in gateways { gateway.stop() } }
+        world.settings.servicesMax = 2
+        // Who has nothing to do counts as idle in the same moment.
+        world.settings.serviceIdleMin = .zero - .milliseconds(1)
+        func subscribe(_ install: String, user: String, at gateway: ScriptedGateway) throws {
+            try world.subscribe(
+                install, user: user, at: "https://localhost:\(gateway.port)/push/\(install)",
+                with: try World.browser(install))
+        }
+        try subscribe("phone", user: "u1", at: first)
+        try subscribe("other", user: "u2", at: third)
+        try world.start()
+        try world.publish(id: "old", user: "u1", extra: #","collapse_key":"k""#)
+        try world.flush()
+        #expect(world.eventually { first.seen.count == 1 })
+        try subscribe("phone", user: "u1", at: second)
+        try world.publish(id: "new", user: "u1", extra: #","collapse_key":"k""#)
+        // The next one gets the place of the second service, which nobody has sent to yet. Behind
+        // the same key it is read after the other.
+        try world.publish(
+            #"{"id":"other","type":"t","user_id":"u2","notification":{"title":"t"}}"#, key: "u1")
+        try world.flush()
+        #expect(world.eventually { third.seen.count == 1 })
+        #expect(second.seen.isEmpty)
+        first.release(201)
+        let results = try world.records(of: "push.results", atLeast: 3)
+        #expect(Set(results.map { $0.text("event_id") }) == ["old", "new", "other"])
+        #expect(results.allSatisfy { $0.text("outcome") == "accepted" })
+        #expect(second.seen.count == 1)
+        #expect(world.stop())
+    }
+
     @Test func `a rehearsal is encrypted and goes nowhere`() throws {
         let (simulator, world) = try world()
         try subscribe("a", user: "u1", simulator, world)

@@ -207,8 +207,9 @@ final class World {
     /// members of the record, with a comma in front.
     func register(
         _ install: String, user: String?, app: String = "shop", gateway: Gateway = .apns,
-        kind: String = "alert", instance: String? = nil, token: String? = nil,
-        registeredAt: Int64 = 1_735_689_600_000, permission: String = "granted",
+        platform: String? = nil, kind: String = "alert", instance: String? = nil,
+        token: String? = nil, registeredAt: Int64 = 1_735_689_600_000,
+        permission: String = "granted",
         extra: String = ""
     ) throws {
         let owner = user.map { "\"\($0)\"" } ?? "null"
@@ -217,10 +218,11 @@ final class World {
         let key = Array(id.text.utf8)
         let instanceMember = instance.map { #","instance":"\#($0)""# } ?? ""
         let token = token ?? Self.token(of: install, gateway: gateway)
+        let platform = platform ?? (gateway == .apns ? "ios" : "android")
         let value = Array(
             """
             {"v":1,"app":"\(app)","install_id":"\(install)","kind":"\(kind)","user_id":\(owner),
-             "platform":"\(gateway == .apns ? "ios" : "android")","gateway":"\(gateway.rawValue)",
+             "platform":"\(platform)","gateway":"\(gateway.rawValue)",
              "environment":"\(gateway == .apns ? "production" : "none")",
              "token":"\(token)","version":\(offset + 1),"registered_at":\(registeredAt),
              "permission":"\(permission)"\(instanceMember)\(extra)}

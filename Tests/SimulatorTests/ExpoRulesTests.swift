@@ -120,13 +120,21 @@ import Testing
             post("[\(message(60)),\(message(41))]"))
         #expect(found[0].0 == 200 && tickets(found[0].1).count == 100)
         #expect(found[1].0 == 400 && code(found[1].1) == "PUSH_TOO_MANY_NOTIFICATIONS")
-        // The texts count together with the data.
+        // The texts count together with the data, and with what Expo writes around them.
         func sized(_ count: Int) -> String {
             let text = String(repeating: "x", count: count)
             return #"[{"to":"\#(Self.token)","title":"ab","body":"\#(text)","data":{}}]"#
         }
-        let sizes = try answers(fixture, post(sized(4092)), post(sized(4093)))
+        let sizes = try answers(fixture, post(sized(3892)), post(sized(3893)))
         #expect(sizes.map { tickets($0.1) } == [["ok"], ["MessageTooBig"]])
+        // An image's address does, too.
+        func pictured(_ count: Int) -> String {
+            let text = String(repeating: "x", count: count)
+            return
+                #"[{"to":"\#(Self.token)","body":"\#(text)","richContent":{"image":"https://i"}}]"#
+        }
+        let pictures = try answers(fixture, post(pictured(3887)), post(pictured(3888)))
+        #expect(pictures.map { tickets($0.1) } == [["ok"], ["MessageTooBig"]])
     }
 
     @Test func `holds a project to 600 in a second`() throws {

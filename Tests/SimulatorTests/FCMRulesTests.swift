@@ -320,6 +320,8 @@ private struct Status {
             (#""webpush":{"fcm_options":{"link":7}}"#, 400),
             (#""webpush":{"fcm_options":{"url":"https://a"}}"#, 400),
             (#""android":{"restricted_package_name":7}"#, 400),
+            (#""android":{"collapse_key":"a","collapseKey":"a"}"#, 400),
+            (#""android":{"notification":{"channelId":"a","channel_id":"b"}}"#, 400),
         ]
         let answers = fcm.fixture.run(
             .fcm,

@@ -79,7 +79,9 @@ internal struct ChannelAPI {
     /// Deletes a channel for good; one that is gone already counts as deleted.
     func delete(_ id: String) throws(Failure) {
         let answer = try call("DELETE", "channels", channel: id)
-        guard answer.status == 204 || answer.status == 404 else { throw refusal(answer) }
+        guard answer.status != 204, answer.status != 404 else { return }
+        guard Self.reason(in: answer) != "ChannelNotRegistered" else { return }
+        throw refusal(answer)
     }
 
     private func call(
@@ -95,8 +97,12 @@ internal struct ChannelAPI {
         return try GatewayCall.send(fields, body: body, to: origin, tls: tls, egress)
     }
 
+    private static func reason(in answer: GatewayCall.Answer) -> String? {
+        (try? JSONParser().parse(answer.body))?["reason"]?.string
+    }
+
     private func refusal(_ answer: GatewayCall.Answer) -> Failure {
-        let reason = (try? JSONParser().parse(answer.body))?["reason"]?.string ?? "no reason"
+        let reason = Self.reason(in: answer) ?? "no reason"
         return .failed(
             "\(origin.host): \(answer.status) \(reason.printable)" + (Self.advice[reason] ?? ""))
     }

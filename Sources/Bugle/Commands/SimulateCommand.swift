@@ -31,17 +31,23 @@ internal enum SimulateCommand: Command {
         for each connection, the key's environment) or a client certificate (its topics, its
         environment); one stream until a token was accepted; no header field twice; the topic with
         the ending of its push type; priority 1, 5 or 10, of background 5; apns-id, apns-expiration,
-        apns-collapse-id up to 64 bytes; 4,096 bytes, VoIP and channels 5,120; a JSON object.
+        apns-collapse-id up to \(figure(Limits.apnsCollapseBytes)) bytes; \
+        \(figure(Limits.apnsPayloadBytes)) bytes, VoIP \(figure(Limits.apnsVoIPPayloadBytes)), \
+        channels \(figure(Limits.apnsBroadcastPayloadBytes)); a JSON object.
         Channels: known in that environment, push type liveactivity, no expiration where nothing is
-        stored; create, list, read and delete with Apple's faults, 10,000 for an app. What APNs takes
+        stored; create, list, read and delete with Apple's faults, \(figure(Limits.apnsChannels)) for an app. \
+        What APNs takes
         and then drops (alert with nothing to show, an activity without content-state) the journal
         counts as advice.
 
         FCM enforces: the path of a known project; an access token that its own token endpoint issued
         for it (RS256 assertion, scope, audience, an hour at most, 5 minutes of skew); one target of
         token, fid, topic and condition; known fields with their types; strings in data, no reserved
-        names; 4,096 bytes, topics and conditions 2,048; ttl up to 28 days; five topics in a
-        condition; https links; labels; colours, durations, times, lights and enumerations of what
+        names; \(figure(Limits.fcmPayloadBytes)) bytes, topics and conditions \
+        \(figure(Limits.fcmTopicPayloadBytes)); ttl up to \
+        \(figure(Int(Limits.fcmTimeToLiveSeconds / 86_400))) days;
+        \(figure(Limits.fcmConditionTopics)) topics in a condition; https links; labels; colours,
+        durations, times, lights and enumerations of what
         Android shows; one kind in android_v2; priority 5 for data alone to Apple devices; a project's
         quota; no second PING while idle.
 
@@ -49,14 +55,17 @@ internal enum SimulateCommand: Command {
         service answers: google, mozilla, apple, windows, other. Enforced are a valid VAPID token
         (signature, audience, at most 24 h, a subject, for Apple one at a public host), TTL, Urgency,
         the syntax of Topic, aes128gcm in one record with a valid key that is not the VAPID key, at
-        most 4,096 bytes, and Windows' cache policy. A push without a body is taken.
+        most \(figure(Limits.webPushBodyBytes)) bytes, and Windows' cache policy. A push without a body is taken.
 
         Expo's tokens tell what becomes of their messages: ExponentPushToken[NAME-...] fails with an
         error of that name, such as DeviceNotRegistered, [receipt-NAME-...] in the receipt,
         [late-...] has a receipt when it is asked for twice, [project-NAME-...] belongs to a project
-        of that name. Enforced are the access token, 100 recipients in a request, all of one project,
-        600 a second, the fields and their types, 4,096 bytes of texts and data, 1,000 receipts in a
-        question, which are gone after 24 h.
+        of that name. Enforced are the access token, \(figure(Limits.expoMessages)) recipients in a \
+        request, all of one
+        project, \(figure(Limits.expoPerSecond)) a second, the fields and their types, \
+        \(figure(Limits.expoPayloadBytes)) bytes of texts, data and image
+        address with \(figure(Limits.expoEnvelope)) around them, \
+        \(figure(Limits.expoReceipts)) receipts in a question, which are gone after 24 h.
 
         All but APNs tell the time (date) in their answers.
 
@@ -70,6 +79,17 @@ internal enum SimulateCommand: Command {
         go_away, settings, withhold_window_updates_ms, ignore_pings, break_tls, stall_tls,
         without_http2, reset_on_accept.
         """
+
+    /// A number as people write it: 4,096.
+    static func figure(_ number: Int) -> String {
+        var digits = String(number)
+        var place = digits.count - 3
+        while place > 0 {
+            digits.insert(",", at: digits.index(digits.startIndex, offsetBy: place))
+            place -= 3
+        }
+        return digits
+    }
 
     static func run(_ arguments: Arguments) throws(Failure) -> ExitCode {
         _ = try arguments.positional()

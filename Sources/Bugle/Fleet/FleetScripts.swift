@@ -1,7 +1,7 @@
 // What replicas agree on in Redis, each in one key: who makes a token, and who has which name.
 // Scripts read the server's clock, so that no replica's matters.
 //
-//     <prefix>{fleet}:t:<name>     hash   t -> sealed token, at -> when it was made, life,
+//     <prefix>{fleet}:t:<name>     hash   t -> sealed token, at -> when it was made, life, id,
 //                                         by, until -> who may make the next
 //     <prefix>{fleet}:n:<group>    hash   <name> -> "<owner> <until> <who>", see `InstanceLease`
 
@@ -15,12 +15,12 @@ internal enum FleetScripts {
 
         """
 
-    /// A token that has not used up ARGV[2] percent of its life, or the right to make one for
-    /// ARGV[3] ms, or word that ARGV[1] is not the one.
+    /// A token that has not used up ARGV[2] percent of its life and has not the id ARGV[4], or the
+    /// right to make one for ARGV[3] ms, or word that ARGV[1] is not the one.
     static let askToken = RedisScript(
         clock + """
-            local h = redis.call('HMGET', KEYS[1], 't', 'at', 'life', 'by', 'until')
-            if h[1] then
+            local h = redis.call('HMGET', KEYS[1], 't', 'at', 'life', 'by', 'until', 'id')
+            if h[1] and h[6] ~= ARGV[4] then
                 local age = now - tonumber(h[2])
                 if age * 100 < tonumber(h[3]) * tonumber(ARGV[2]) then
                     return {'token', h[1], math.max(age, 0), tonumber(h[3])}
@@ -34,14 +34,14 @@ internal enum FleetScripts {
             return {'make'}
             """)
 
-    /// Stores the token ARGV[2] of age ARGV[3] and life ARGV[4], unless a newer one is there, and
-    /// gives back the right of ARGV[1] to make one.
+    /// Stores the token ARGV[2] of age ARGV[3], life ARGV[4] and id ARGV[5], unless a newer one is
+    /// there, and gives back the right of ARGV[1] to make one.
     static let publishToken = RedisScript(
         clock + """
             local made = now - tonumber(ARGV[3])
             local at = redis.call('HGET', KEYS[1], 'at')
             if not at or tonumber(at) < made then
-                redis.call('HSET', KEYS[1], 't', ARGV[2], 'at', made, 'life', ARGV[4])
+                redis.call('HSET', KEYS[1], 't', ARGV[2], 'at', made, 'life', ARGV[4], 'id', ARGV[5])
                 redis.call('PEXPIRE', KEYS[1], math.max(tonumber(ARGV[4]) - tonumber(ARGV[3]), 1))
             end
             if redis.call('HGET', KEYS[1], 'by') == ARGV[1] then

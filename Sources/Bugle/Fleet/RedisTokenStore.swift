@@ -26,13 +26,16 @@ internal final class RedisTokenStore: FleetTokenStore, RedisReplyHandler {
 
     private func key(_ name: String) -> String { "\(prefix){fleet}:t:\(name)" }
 
-    func ask(_ name: String, percent: Int64, _ done: @escaping (FleetAnswer) -> Void) {
+    func ask(
+        _ name: String, percent: Int64, butNot refused: String?,
+        _ done: @escaping (FleetAnswer) -> Void
+    ) {
         lastTag += 1
         let failure = client.run(
             FleetScripts.askToken, keys: [key(name)],
             arguments: [
                 Array(owner.utf8), Array(String(percent).utf8),
-                Array(String(FleetLimits.makingTime.millis).utf8),
+                Array(String(FleetLimits.makingTime.millis).utf8), Array((refused ?? "none").utf8),
             ], to: self, tag: lastTag)
         guard failure == nil else { return done(.unavailable) }
         questions[lastTag] = done
@@ -43,7 +46,7 @@ internal final class RedisTokenStore: FleetTokenStore, RedisReplyHandler {
             FleetScripts.publishToken, keys: [key(name)],
             arguments: [
                 Array(owner.utf8), token.bytes, Array(String(token.age.millis).utf8),
-                Array(String(token.life.millis).utf8),
+                Array(String(token.life.millis).utf8), Array(token.id.utf8),
             ], to: self, tag: 0)
     }
 

@@ -4,8 +4,11 @@ public import Base
 public enum ExpoLimits {
     /// Messages in one request, each to one device.
     public static let messagesPerRequest = 100
-    /// The largest payload: the texts and the data.
+    /// The largest payload: the texts, the image's address, the data and what is around them.
     public static let payloadBytes = 4096
+    /// What is around them when Expo hands a message on: how much is not documented, and what is a
+    /// byte too large is taken and never arrives.
+    public static let overheadBytes = 200
     /// The longest token that is sent, in bytes.
     public static let tokenBytesMax = 256
     /// Bodies that are larger are compressed, in bytes.

@@ -94,12 +94,14 @@ public final class ExpoRenderer {
         ("channel_id", "channelId"), ("icon", "icon"),
     ]
 
-    /// Writes a message and counts its payload as APNs and FCM do: texts and data.
+    /// Writes a message and counts its payload: texts, data, the image's address, and what APNs and
+    /// FCM will need around them.
     private func write(
         _ content: borrowing PushContent, _ target: borrowing PushTarget,
         _ notes: inout RenderingNotes, to writer: ByteWriter
     ) -> Int {
-        var size = 0
+        var size = ExpoLimits.overheadBytes
+        var isMarkedAvailable = false
         var message = JSONObjectWriter(writer)
         message.string("to", target.token)
         if let notification = content.notification {
@@ -112,6 +114,7 @@ public final class ExpoRenderer {
                 } else {
                     message.value(name, entry.value)
                 }
+                if entry.name.spells("content_available") { isMarkedAvailable = true }
                 size += entry.value.stringBytes?.count ?? 0
             }
             if let importance = content.importance, importance.isUnusual,
@@ -124,13 +127,14 @@ public final class ExpoRenderer {
                 var rich = JSONObjectWriter(writer)
                 rich.value("image", image)
                 rich.end()
+                size += image.stringBytes?.count ?? 0
             }
         }
         if let badge = content.notification.flatMap({ $0.badge ?? content.unread }) {
             message.integer("badge", badge)
         }
         // A sound or a badge are enough for Apple's devices; Android shows texts alone.
-        let isApple = target.platform == "ios"
+        let isApple = target.platform != nil && target.isAppleOrUnknown
         let isVisible =
             isApple ? content.isVisible : content.notification?.hasText ?? false
         if isVisible {
@@ -138,10 +142,13 @@ public final class ExpoRenderer {
             message.name(isApple ? "collapseId" : "tag")
             writeCollapseID(content, to: writer)
         }
-        if !(isVisible || content.isVisible && target.platform != "android") {
+        let isShown = isVisible || content.isVisible && target.platform != "android"
+        if !isShown, !isMarkedAvailable {
             message.bool("contentAvailable", true)
         }
-        let isUrgent = content.kind == .call || isVisible && content.priority != .low
+        // Expo hands the priority on to APNs, which takes no high one where nothing is shown.
+        let isUrgent =
+            content.kind == .call ? isVisible || !isApple : isVisible && content.priority != .low
         message.literal("priority", isUrgent ? "high" : "normal")
         if let life = Self.timeToLive(content, &notes) { message.integer("ttl", life) }
         message.name("data")
@@ -209,6 +216,9 @@ public final class ExpoRenderer {
         let texts: [StaticString] = ["title", "subtitle", "body"]
         let data = ByteWriter(capacity: 256)
         merged["data"]?.writeCompact(to: data)
-        return texts.reduce(data.count) { $0 + (merged[$1]?.stringBytes?.count ?? 0) }
+        let image = merged["richContent"]?["image"]?.stringBytes?.count ?? 0
+        return texts.reduce(ExpoLimits.overheadBytes + image + data.count) {
+            $0 + (merged[$1]?.stringBytes?.count ?? 0)
+        }
     }
 }

@@ -111,7 +111,9 @@ public enum ExpoVerdict {
         verdict.detail = detail
         let isMalformed =
             reason == .expoTooManyNotifications || answer.status == 400 || answer.status == 413
-        return isMalformed ? .halve(verdict) : .whole(verdict)
+        // What blames the credential, or the rate, is true of each half as well.
+        return isMalformed && verdict.course == .final(.rejected)
+            ? .halve(verdict) : .whole(verdict)
     }
 
     private static func projects(_ map: JSONValue) -> [String: [String]] {

@@ -26,7 +26,9 @@ public final class FCMRenderer {
     private let path: String
     private let scratch = ByteWriter(capacity: 1024)
     private let merging = ByteWriter(capacity: 1024)
+    private let renaming = ByteWriter(capacity: 256)
     private lazy var parser = JSONParser(maximumBytes: 1 << 20)
+    private lazy var overrideParser = JSONParser(maximumBytes: 1 << 20)
     /// What is wrong with the message that is being built.
     private var problem: String?
 
@@ -94,7 +96,7 @@ public final class FCMRenderer {
             let start = body.count
             // What is generated always parses; the override alone would then be the message.
             let base = try? parser.parse(merging.bytes)
-            JSONMerge.write(base, patchedWith: patch, except: Self.notMerged, to: body)
+            JSONMerge.write(base, patchedWith: inSnakeCase(patch), except: Self.notMerged, to: body)
             let merged = measure(body, from: start)
             payloadBytes =
                 max(payloadBytes - textBytes(content, target), merged.data) + merged.text
@@ -104,6 +106,14 @@ public final class FCMRenderer {
         if content.validateOnly { body.append(",\"validate_only\":true") }
         body.append(0x7D)
         return payloadBytes
+    }
+
+    /// An override with its fields under the names that generated ones have.
+    private func inSnakeCase(_ patch: JSONValue) -> JSONValue {
+        guard FCMFieldNames.message.areMixed(in: patch) else { return patch }
+        renaming.removeAll()
+        FCMFieldNames.message.write(patch, to: renaming)
+        return (try? overrideParser.parse(renaming.bytes)) ?? patch
     }
 
     /// The members of a message that an override cannot merge into: its address, what only FCM
@@ -225,7 +235,7 @@ public final class FCMRenderer {
     }
 
     /// HIGH wakes a device, and a sender whose HIGH messages show nothing loses it: so only what
-    /// is shown has it, and calls, which ring. What is shown depends on the system.
+    /// is shown has it, and on Android calls, which ring. What is shown depends on the system.
     private func isUrgent(_ content: borrowing PushContent, _ isVisible: Bool) -> Bool {
         content.kind == .call || isVisible && content.priority != .low
     }
@@ -269,7 +279,9 @@ public final class FCMRenderer {
         var apns = JSONObjectWriter(writer)
         apns.name("headers")
         var headers = JSONObjectWriter(writer)
-        headers.literal("apns-priority", isUrgent(content, content.isVisible) ? "10" : "5")
+        // What shows nothing is a background push, for which APNs takes 5 alone: a call, too.
+        let isUrgent = content.isVisible && isUrgent(content, true)
+        headers.literal("apns-priority", isUrgent ? "10" : "5")
         if content.storesNothing || expiry != nil {
             headers.name("apns-expiration")
             writer.append(0x22)

@@ -214,10 +214,8 @@ extension JSONValue {
     /// A member by its name in snake case or in lower camel case.
     fileprivate func field(_ snake: String) -> JSONValue? {
         if let value = member(snake) { return value }
-        let words = snake.split(separator: "_")
-        guard words.count > 1, let first = words.first else { return nil }
-        let rest = words.dropFirst().map { $0.prefix(1).uppercased() + $0.dropFirst() }
-        return member(first + rest.joined())
+        let camel = FCMFieldNames.camel(snake)
+        return camel == snake ? nil : member(camel)
     }
 
     private func member(_ name: String) -> JSONValue? {

@@ -29,6 +29,9 @@ public final class OAuthCredential: Sendable {
     /// Asks for no call before that time.
     public func hold(until time: MonotonicTime) { source.withLock { $0.hold(until: time) } }
 
+    /// The last token that FCM refused.
+    internal var refusedHeader: [UInt8]? { source.withLock { $0.refusedHeader } }
+
     /// Takes over a token that another process has fetched; see `OAuthTokenSource.adopt`.
     internal func adopt(
         _ header: [UInt8], age: TimeSpan, life: TimeSpan, at now: MonotonicTime

@@ -74,6 +74,8 @@ public struct OAuthTokenSource: Sendable {
     private var failures = 0
     private var inFlight: (number: UInt64, deadline: MonotonicTime)?
     private var lastForcedAt: MonotonicTime?
+    /// The last token that FCM refused.
+    internal private(set) var refusedHeader: [UInt8]?
 
     /// A source that has fetched nothing yet.
     public init(_ account: ServiceAccount, random: SeededRandom, firstGeneration: UInt64 = 1) {
@@ -120,6 +122,7 @@ public struct OAuthTokenSource: Sendable {
         guard let current, current.generation == generation else { return }
         if let lastForcedAt, now - lastForcedAt < FCMLimits.forcedRefreshMin { return }
         lastForcedAt = now
+        refusedHeader = current.header
         self.current = nil
         refreshAt = now
     }
@@ -171,9 +174,9 @@ public struct OAuthTokenSource: Sendable {
         guard age < life / 100 * FCMLimits.refreshPercentMax,
             (current.map { now - $0.fetchedAt > age } ?? true)
         else { return false }
-        // One that FCM has refused does not come back by this road.
-        if let lastForcedAt, now - age <= lastForcedAt { return false }
-        if current?.header == header { return false }
+        // The one that FCM has refused does not come back by this road. Its successor may be older
+        // than this refusal: another replica was refused before this one.
+        if header == refusedHeader || header == current?.header { return false }
         keep(header, fetchedAt: now - age, life: life)
         return true
     }

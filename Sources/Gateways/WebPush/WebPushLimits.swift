@@ -31,6 +31,8 @@ public enum WebPushLimits {
     public static let servicesMax = 64
     /// How long a push service without a request is remembered.
     public static let serviceIdle = TimeSpan.minutes(10)
+    /// How long a service has had no request before it makes room for another one.
+    public static let serviceIdleMin = TimeSpan.seconds(10)
 
     /// A subscription that is younger may answer 410 although it lives.
     public static let youngSubscription = TimeSpan.seconds(60)

@@ -82,11 +82,14 @@ enum ExpoMessageCheck {
         return isSound
     }
 
-    /// The payload's bytes: texts and data ("at most 4096 bytes").
+    /// The payload's bytes ("at most 4096 bytes"): texts, data, the image's address, and what the
+    /// gateways behind Expo need around them.
     static func size(of message: JSONValue) -> Int {
-        let texts: [StaticString] = ["title", "subtitle", "body"]
-        return texts.reduce(message["data"]?.source.count ?? 0) {
-            $0 + (message[$1]?.stringBytes?.count ?? 0)
+        var bytes = Limits.expoEnvelope + (message["data"]?.source.count ?? 0)
+        for text: StaticString in ["title", "subtitle", "body"] {
+            bytes += message[text]?.stringBytes?.count ?? 0
         }
+        if let image = message["richContent"]?["image"]?.stringBytes { bytes += image.count }
+        return bytes
     }
 }

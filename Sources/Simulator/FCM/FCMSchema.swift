@@ -49,8 +49,15 @@ enum FCMSchema {
                 "Invalid value at '\(path)' (type.googleapis.com/google.protobuf.Message)",
                 field: path)
         }
+        var spellings: [String: String] = [:]
         try value.forEachMember { (name, _) throws(FCMFault) in
-            guard known.contains(snake(name)) else {
+            let field = snake(name)
+            if let other = spellings.updateValue(name.text, forKey: field), other != name.text {
+                throw .badRequest(
+                    "Invalid JSON payload received. Field '\(field)' is set by two names",
+                    field: path)
+            }
+            guard known.contains(field) else {
                 let place = path.isEmpty ? "" : " at '\(path)'"
                 throw .badRequest(
                     "Invalid JSON payload received. Unknown name \"\(name.text)\"\(place): "

@@ -14,8 +14,7 @@ public struct TLSError: Error, Equatable, Sendable, CustomStringConvertible {
         case verification
         /// The peer refused our protocol versions or something else of ours; a configuration fault.
         case refused
-        /// The peer refused our certificate, or wants one that we do not show: a fault of the
-        /// credential.
+        /// The peer refused the certificate that we showed: a fault of the credential.
         case ownCertificate
         /// The connection broke or the peer spoke nonsense.
         case connection

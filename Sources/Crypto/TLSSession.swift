@@ -165,7 +165,7 @@ public final class TLSSession {
             }
             // With TLS 1.3 a server's word on our certificate comes after the handshake.
             return .failed(
-                .newest(Self.kindOfNewest, "TLS \(attempted) failed"))
+                .newest(kindOfNewest, "TLS \(attempted) failed"))
         }
     }
 
@@ -178,18 +178,18 @@ public final class TLSSession {
             return TLSError(
                 .verification, "the peer's certificate was refused: \(reason ?? "unknown reason")")
         }
-        return .newest(Self.kindOfNewest, "the TLS handshake failed")
+        return .newest(kindOfNewest, "the TLS handshake failed")
     }
 
     /// What the newest error is. Alerts arrive as reasons 1000 + the alert's number (RFC 8446,
-    /// section 6); those from bad_certificate to unknown_ca, access_denied, decrypt_error (a signature
-    /// that does not fit) and certificate_required are words on a certificate, and the peer has seen
-    /// none but ours.
-    private static var kindOfNewest: TLSError.Kind {
+    /// section 6). To one that has shown a certificate, bad_certificate to unknown_ca, access_denied
+    /// and decrypt_error (a signature that does not fit) are words on it.
+    private var kindOfNewest: TLSError.Kind {
         let reason = ERR_GET_REASON(ERR_peek_last_error())
         guard (1000..<1256).contains(reason) else { return .connection }
         switch reason - 1000 {
-        case 42...46, 48, 49, 51, 116: return .ownCertificate
+        case 42...46, 48, 49, 51:
+            return SSL_get_certificate(raw) == nil ? .refused : .ownCertificate
         default: return .refused
         }
     }

@@ -117,7 +117,7 @@ public final class TopicReader {
         switch message.pointee.err {
         case RD_KAFKA_RESP_ERR_NO_ERROR:
             progress[place, default: PartitionProgress()].read(message.pointee.offset) {
-                end(of: message)
+                end(of: rd_kafka_topic_name(message.pointee.rkt), place.partition)
             }
             body(KafkaRecord(message, at: place))
             return true
@@ -131,13 +131,15 @@ public final class TopicReader {
         return false
     }
 
-    /// Where the partition ended when it was last asked for records; nil when that is not known.
-    private func end(of message: UnsafeMutablePointer<rd_kafka_message_t>) -> Int64? {
-        guard let topic = message.pointee.rkt else { return nil }
+    /// Where a partition ended when its records were last asked for; nil when that is not known.
+    public func end(of place: TopicPartition) -> Int64? {
+        place.topic.withCString { end(of: $0, place.partition) }
+    }
+
+    private func end(of topic: UnsafePointer<CChar>, _ partition: Int32) -> Int64? {
         var low: Int64 = 0
         var high: Int64 = 0
-        let code = rd_kafka_get_watermark_offsets(
-            client.pointer, rd_kafka_topic_name(topic), message.pointee.partition, &low, &high)
+        let code = rd_kafka_get_watermark_offsets(client.pointer, topic, partition, &low, &high)
         return code == RD_KAFKA_RESP_ERR_NO_ERROR && high > 0 ? high : nil
     }
 

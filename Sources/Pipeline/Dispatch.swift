@@ -50,6 +50,7 @@ extension Lane {
             settle(target, Settlement(outcome: .accepted, detail: "validated, not sent"))
         case .request:
             target.request = nil
+            target.mayBeWritten = false
             target.withdrawal = nil
             target.waitsForTokenSince = nil
             target.credentialEpoch = bulkhead.credentialEpoch
@@ -132,6 +133,7 @@ extension Lane: HTTP2PoolDelegate {
             target.withdrawal = .staleLookUp
             return false
         }
+        target.mayBeWritten = true
         return true
     }
 

@@ -16,6 +16,12 @@ extension Lane {
         partition.putOffAt = loop.now
         partitions.append(partition)
         noteUrgent()
+        if case .parked(let lot) = partition.road {
+            // Whose events lie there nobody knows yet: perhaps some of each app.
+            for app in apps {
+                app.bulkhead(lot.gateway, lot.environment)?.parkedAt = loop.now
+            }
+        }
         guard settings.isKnown(assignment.place) else { return leaveUnread(partition) }
         assignment.queue.onFault = { [unowned self, unowned partition] fault in
             take(fault, of: partition)
@@ -123,36 +129,57 @@ extension Lane {
     private func handOver(_ event: EventInFlight, of partition: AssignedPartition) {
         guard let envelope = event.envelope else { return }
         for target in event.targets where target.settlement == nil && target.postponement == nil {
-            let isOut = target.request == nil
-            var settlement = Settlement(
-                outcome: .failed, reason: isOut ? .answerTimeout : nil,
-                detail: "the process stopped before the gateway answered")
-            let mustEnd = envelope.isOneAttempt || isOut && target.wasAmbiguous
-            if isOut {
-                noteAttempt(target, sentAt: loop.wall)
-                target.wasAmbiguous = true
-                if event.routed?.route.avoidsDuplicates == true { settlement.outcome = .unknown }
-            }
-            let wait = settings.tiers.patience(after: 0)
-            if !mustEnd, settlement.outcome != .unknown, loop.wall + wait >= envelope.expiresAt {
-                settlement.outcome = .expired
-            }
-            if mustEnd || settlement.outcome != .failed {
-                target.settlement = settlement
-                target.settledAt = loop.wall
-                metrics.settled(target, of: event, settlement)
-            } else {
-                target.postponement = Postponement(
-                    notBefore: loop.wall + wait, code: settlement.reason?.rawValue ?? "handed_over",
-                    detail: settlement.detail)
-                event.postponedTargets += 1
-            }
+            endOpen(target, of: event, envelope)
+        }
+        if event.postponedTargets > 0, let line = event.line {
+            writeOrder(of: line)
+            notePutOff(event)
         }
         writeOutcomes(of: event)
         conclude(event, of: partition)
         // Its memory stays until the gateways have let go of its requests.
         event.isHandedOver = true
         leave(partition)
+    }
+
+    /// What an open target of an event that is handed over comes to: an outcome as if its answer
+    /// were lost now, or a place in a retry topic.
+    private func endOpen(
+        _ target: TargetInFlight, of event: EventInFlight, _ envelope: EventEnvelope
+    ) {
+        let isOut = target.isOut
+        var settlement = Settlement(
+            outcome: .failed, reason: isOut ? .answerTimeout : nil,
+            detail: "the process stopped before the gateway answered")
+        var mayWait = !envelope.isOneAttempt
+        if isOut {
+            noteAttempt(target, sentAt: loop.wall)
+            mayWait = mayWait && !target.wasAmbiguous && target.attempts < settings.retry.attempts
+            target.wasAmbiguous = true
+            if event.routed?.route.avoidsDuplicates == true {
+                settlement.outcome = .unknown
+                mayWait = false
+            }
+        } else if let newer = event.line?.newer(than: target, at: loop.wall) {
+            target.foldedInto = newer
+            settlement = Settlement(outcome: .coalesced)
+            mayWait = false
+        }
+        let wait = settings.tiers.patience(after: 0)
+        if mayWait, loop.wall + wait >= envelope.expiresAt {
+            settlement.outcome = .expired
+            mayWait = false
+        }
+        guard mayWait else {
+            target.settlement = settlement
+            target.settledAt = loop.wall
+            return metrics.settled(target, of: event, settlement)
+        }
+        event.line?.putOff(target)
+        target.postponement = Postponement(
+            notBefore: loop.wall + wait, code: settlement.reason?.rawValue ?? "handed_over",
+            detail: settlement.detail)
+        event.postponedTargets += 1
     }
 }
 
@@ -164,7 +191,7 @@ extension EventInFlight {
         return !isHandedOver
             && targets.contains {
                 $0.settlement != nil && $0.attempts > 0
-                    || avoids && $0.settlement == nil && $0.request == nil
+                    || avoids && $0.settlement == nil && $0.isOut
             }
     }
 }

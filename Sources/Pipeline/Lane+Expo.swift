@@ -156,7 +156,10 @@ extension Lane {
 
     /// The messages go out again, as parts of other requests.
     private func takeBack(_ entries: [ExpoBatch.Entry]) {
-        for entry in entries { entry.target.request = nil }
+        for entry in entries {
+            entry.target.request = nil
+            entry.target.mayBeWritten = false
+        }
     }
 
     /// Nothing was sent, because the tokens belong to several projects: each project's go out on

@@ -81,15 +81,13 @@ extension Lane {
 
     private func observeBulkheads() {
         let fuses = index.trippedFuses
-        // Push services come behind what stands for them all, which sends nothing and shares its
-        // metrics with them: what is shown is their sum, once.
-        let standsForServices = { (bulkhead: Bulkhead) in
-            bulkhead.gateway == .webpush && bulkhead.service == nil
-        }
-        for bulkhead in apps.lazy.flatMap(\.bulkheads) where !standsForServices(bulkhead) {
+        for bulkhead in apps.lazy.flatMap(\.bulkheads) {
+            if fuses[bulkhead.fuse] != nil { bulkhead.metrics.noteTrippedFuse() }
+            // Push services come behind what stands for them all, which sends nothing and shares its
+            // metrics and its fuse with them: what is shown is their sum, once.
+            if bulkhead.gateway == .webpush, bulkhead.service == nil { continue }
             bulkhead.metrics.note(
-                bulkhead.budget, waiting: bulkhead.waiting.count,
-                isFuseTripped: fuses[bulkhead.fuse] != nil, isRefused: bulkhead.isRefused,
+                bulkhead.budget, waiting: bulkhead.waiting.count, isRefused: bulkhead.isRefused,
                 isHeldBack: isHeldBack(bulkhead))
         }
         for bulkhead in apps.lazy.flatMap(\.bulkheads) where bulkhead.service == nil {

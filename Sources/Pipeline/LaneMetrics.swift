@@ -296,16 +296,16 @@ internal final class BulkheadMetrics {
     }
 
     /// Takes a bulkhead's state in; the push services of web push are summed.
-    func note(
-        _ budget: Budget, waiting: Int, isFuseTripped: Bool, isRefused: Bool, isHeldBack: Bool
-    ) {
+    func note(_ budget: Budget, waiting: Int, isRefused: Bool, isHeldBack: Bool) {
         seen.inFlight += budget.inFlight
         seen.limit += Int(budget.limit)
         seen.waiting += waiting
-        seen.trippedFuses = max(seen.trippedFuses, isFuseTripped ? 1 : 0)
         seen.refusals = max(seen.refusals, isRefused ? 1 : 0)
         seen.breakersOpen += isHeldBack ? 1 : 0
     }
+
+    /// Takes in that its fuse has tripped.
+    func noteTrippedFuse() { seen.trippedFuses = 1 }
 
     /// Shows what was taken in since the last time.
     func publish() {

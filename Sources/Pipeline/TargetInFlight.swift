@@ -63,6 +63,8 @@ internal final class TargetInFlight: SlabResident {
     @exclusivity(unchecked) var bulkhead: Bulkhead?
     /// Lent to the pool while a request is submitted.
     @exclusivity(unchecked) var request: OutboundRequest? = OutboundRequest()
+    /// Whether the request that is lent to the pool may have been written.
+    @exclusivity(unchecked) var mayBeWritten = false
     @exclusivity(unchecked) var messageID = UUIDBytes(high: 0, low: 0)
     @exclusivity(unchecked) var resultID = UUIDBytes(high: 0, low: 0)
     /// When the address was looked up last.
@@ -105,6 +107,9 @@ internal final class TargetInFlight: SlabResident {
     /// Waits for the next attempt.
     @exclusivity(unchecked) var timer: LoopTimer?
 
+    /// Whether the gateway may have it, and has not answered.
+    var isOut: Bool { request == nil && mayBeWritten }
+
     func recycle() {
         event = nil
         address = nil
@@ -120,6 +125,7 @@ internal final class TargetInFlight: SlabResident {
         isProbe = false
         bulkhead = nil
         if request == nil { request = OutboundRequest() }
+        mayBeWritten = false
         attempts = 0
         wasAmbiguous = false
         refreshTried = false

@@ -35,12 +35,14 @@ internal final class EvictionCheck: RedisReplyHandler {
 
     func replied(_ reply: RedisReply, tag: UInt64) {
         defer { count() }
-        let name = "maxmemory_policy:"
         let lines = (reply.text ?? "").split(whereSeparator: \.isNewline)
-        guard let line = lines.first(where: { $0.hasPrefix(name) }) else { return }
-        let policy = line.dropFirst(name.count)
+        func value(_ name: String) -> Substring? {
+            lines.first { $0.hasPrefix(name) }?.dropFirst(name.count)
+        }
+        guard let policy = value("maxmemory_policy:") else { return }
         if policy != "noeviction" {
-            evicts = true
+            // Without a bound on its memory it evicts nothing yet.
+            if value("maxmemory:") != "0" { evicts = true }
             warn(
                 "Redis may evict keys of the token index: maxmemory-policy is \(policy). "
                     + "Users would lose their devices; set it to noeviction.")

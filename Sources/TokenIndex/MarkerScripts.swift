@@ -38,15 +38,16 @@ internal enum MarkerScripts {
 
     /// KEYS: marker. ARGV: field of the stamp, expected stamp, new one, what `c` is to hold, 1 when it
     /// has to be there, fields, what they should hold, what they hold from now on. A marker that is
-    /// not as it should be is no longer trusted and keeps what it holds; a writer that was replaced
-    /// and does not know it yet leaves some of its successor's in that state. It runs for every bucket every second: one call
-    /// reads all fields, and only those that move are written.
+    /// not as it should be is no longer trusted and keeps what it holds. A writer that was replaced
+    /// and does not know it yet leaves some of its successor's in that state: of one that is as its
+    /// writer left it otherwise nothing was lost. It runs for every bucket every second: one call reads
+    /// all fields, and only those that move are written.
     static let renew = RedisScript(
         """
         local n = (#ARGV - 5) / 3
         local held = redis.call('HMGET', KEYS[1], 'c', ARGV[1], unpack(ARGV, 6, 5 + n))
         local moved = {ARGV[1], ARGV[3]}
-        local isGood = (held[2] or '') == ARGV[2] and (held[1] or ARGV[5] == '0')
+        local isGood = (held[2] or '') == ARGV[2]
         for i = 1, n do
           local expected, next = ARGV[5 + n + i], ARGV[5 + 2 * n + i]
           if (held[2 + i] or '') ~= expected then isGood = false end
@@ -59,7 +60,7 @@ internal enum MarkerScripts {
           redis.call('HDEL', KEYS[1], 'c')
           return 0
         end
-        if held[1] then
+        if held[1] or ARGV[5] == '1' then
           moved[#moved + 1] = 'c'
           moved[#moved + 1] = ARGV[4]
         end

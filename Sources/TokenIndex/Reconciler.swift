@@ -19,8 +19,13 @@ internal final class Reconciler {
     /// Whether the store refused something for the time being: what was not looked at may be wrong.
     private var isPartial = false
 
-    /// Keys in work at once.
+    /// Whether a round runs while others use the store, and whether another one is wanted after it.
+    private var isTidying = false
+    private var tidiesAgain = false
+
+    /// Keys in work at once; while others use the store.
     private static let depth = 128
+    private static let tidyDepth = 8
     /// The time between two pages of keys while others use the store.
     private static let pause = TimeSpan.milliseconds(20)
     private static let retryInterval = TimeSpan.seconds(1)
@@ -39,8 +44,9 @@ internal final class Reconciler {
 
     /// Removes every key but markers and fuses.
     func wipe(_ done: @escaping (Bool) -> Void) {
+        isTidying = false
         start(
-            "[uvxpit]", .zero,
+            "[uvxpit]", .zero, Self.depth,
             { [unowned self] key, next in
                 RedisQuestion.ask(client, ["UNLINK", key]) { [weak self] reply in
                     self?.note(reply)
@@ -50,31 +56,43 @@ internal final class Reconciler {
     }
 
     /// Takes away what users have and no install gives them, then gives them what is missing.
-    func reconcile(_ done: @escaping (Bool) -> Void) { reconcile(pause: .zero, done) }
+    func reconcile(_ done: @escaping (Bool) -> Void) {
+        isTidying = false
+        reconcile(.zero, Self.depth, done)
+    }
 
-    /// The same while everybody uses the store, again until it is done.
+    /// The same while everybody uses the store, again until it is done. What is asked for meanwhile
+    /// follows: connections that come and go must not keep it from its end.
     func tidy() {
-        reconcile(pause: Self.pause) { [unowned self] isDone in
-            if !isDone { loop.schedule(retryTimer, at: loop.now + Self.retryInterval) }
+        guard !isTidying else {
+            tidiesAgain = true
+            return
+        }
+        isTidying = true
+        tidiesAgain = false
+        reconcile(Self.pause, Self.tidyDepth) { [unowned self] isDone in
+            isTidying = false
+            guard !isDone || tidiesAgain else { return }
+            loop.schedule(retryTimer, at: loop.now + Self.retryInterval)
         }
     }
 
-    private func reconcile(pause: TimeSpan, _ done: @escaping (Bool) -> Void) {
-        start("[uv]", pause, { [unowned self] in check($0, $1) }) { [unowned self] isDone in
+    private func reconcile(_ pause: TimeSpan, _ depth: Int, _ done: @escaping (Bool) -> Void) {
+        start("[uv]", pause, depth, { [unowned self] in check($0, $1) }) { [unowned self] isDone in
             guard isDone else { return done(false) }
-            start("i", pause, { [unowned self] in list($0, $1) }, done)
+            start("i", pause, depth, { [unowned self] in list($0, $1) }, done)
         }
     }
 
     private func start(
-        _ kinds: String, _ pause: TimeSpan, _ visit: @escaping KeyWalk.Visit,
+        _ kinds: String, _ pause: TimeSpan, _ depth: Int, _ visit: @escaping KeyWalk.Visit,
         _ done: @escaping (Bool) -> Void
     ) {
         loop.cancel(retryTimer)
         walk?.cancel()
         isPartial = false
         let walk = KeyWalk(
-            client, on: loop, pattern: layout.pattern(kinds), depth: Self.depth, interval: pause,
+            client, on: loop, pattern: layout.pattern(kinds), depth: depth, interval: pause,
             visit: visit
         ) { [weak self] fault in done(fault == nil && self?.isPartial == false) }
         self.walk = walk

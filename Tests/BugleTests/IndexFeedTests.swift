@@ -227,33 +227,39 @@ private final class Stream: Sendable {
         #expect(feed.stop(deadline: SystemTime.shared.monotonic + .seconds(30)))
     }
 
-    @Test func `shows the time of the newest record, and of its end when it is there`() {
+    @Test func `is as of when what is read was all there was`() {
         let (one, other) = (TopicPartition("a", 0), TopicPartition("a", 1))
         var progress = ReadProgress([one, other], from: [other: 5])
         func asOf(_ now: Int64) -> Int64 { progress.asOf(UnixMillis(now)).value }
-        func read(_ place: TopicPartition, _ offset: Int64, from time: Int64, at now: Int64) -> Bool
-        {
-            progress.read(
-                place, offset: offset, timestamp: UnixMillis(time), at: UnixMillis(now))
+        func look(_ now: Int64, _ end: Int64?) {
+            progress.look(at: UnixMillis(now)) { $0 == other ? end : 0 }
+        }
+        func read(_ place: TopicPartition, _ offset: Int64) -> Bool {
+            progress.read(place, offset: offset)
         }
         func ended(_ place: TopicPartition, _ offset: Int64, at now: Int64) -> Bool {
             progress.ended(place, offset: offset, at: UnixMillis(now))
         }
         #expect(asOf(100) == 0)
         #expect(ended(one, 0, at: 101))
-        #expect(read(other, 5, from: 50, at: 110))
-        #expect(asOf(120) == 50)
-        #expect(ended(other, 8, at: 130))
-        #expect(asOf(140) == 140)
-        // The first one goes on, with a record of a producer whose clock is behind.
-        #expect(read(one, 0, from: 90, at: 150))
-        #expect(asOf(160) == 140)
-        // And one whose clock is ahead.
-        #expect(read(one, 1, from: 900, at: 170))
-        #expect(asOf(180) == 170)
+        #expect(read(other, 5))
+        // Three more were there at 110, and are not read before 130, when there are more again.
+        look(110, 9)
+        #expect(read(other, 7))
+        look(120, 12)
+        #expect(asOf(120) == 0)
+        #expect(read(other, 8))
+        look(130, 14)
+        #expect(asOf(135) == 110)
+        // Offsets may be missing: what comes behind the goal shows that it is reached.
+        #expect(read(other, 20))
+        look(140, 30)
+        #expect(asOf(145) == 130)
+        #expect(ended(other, 30, at: 150))
+        #expect(asOf(160) == 160)
         // What stands before what was read is of another topic.
-        #expect(!read(other, 7, from: 200, at: 200))
-        #expect(!ended(one, 1, at: 200))
+        #expect(!read(other, 7))
+        #expect(!ended(other, 29, at: 200))
     }
 }
 

@@ -37,6 +37,14 @@ class Demo(unittest.TestCase):
     def test_a_person_reads_a_summary(self):
         done = bugle("demo", "--events", 20, timeout=120)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rows = {line.split()[0]: line for line in done.stdout.splitlines() if line}
+        self.assertRegex(rows["events"], r"20 of \d+ users with \d+ devices")
+        self.assertRegex(rows["targets"], r"\d+$")
+        for gateway in ("apns", "fcm"):
+            self.assertRegex(done.stdout, rf"(?m)^(outcomes)? +{gateway} +.*accepted \d+")
+        self.assertRegex(rows["pushes"], r"\d+ in [\d.]+ s, \d+ per second")
+        self.assertRegex(rows["CPU"], r"\d+ us per push")
+        self.assertRegex(rows["latency"], r"p50 [\d.]+ ms, p99 [\d.]+ ms")
         self.assertIn("ledger balanced", done.stdout)
         self.assertEqual(done.stderr, "")
 
@@ -146,6 +154,23 @@ class Loop(harness.WorldTest):
         self.assertEqual(self.send(event("sent-2", "sender")).returncode, 2)
         self.assertEqual(self.send({"type": "t"}, "--yes").returncode, 1)
         self.assertEqual(self.world.kafka.count(EVENTS), before)
+
+    def test_send_takes_the_answer_of_a_person(self):
+        before = self.world.kafka.count(EVENTS)
+        file = self.world.folder / "asked.json"
+        file.write_text(json.dumps(event("asked-1", "nobody-asked")))
+        for answer, code, added in (("no", 1, 0), ("yes", 0, 1)):
+            with self.subTest(answer=answer):
+                master, slave = os.openpty()
+                self.addCleanup(os.close, master)
+                os.write(master, f"{answer}\n".encode())
+                done = subprocess.run(
+                    [program(), "send", "--config", self.world.config, file], stdin=slave,
+                    capture_output=True, text=True, timeout=60)
+                os.close(slave)
+                self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+                self.assertIn("nobody-asked", done.stdout + done.stderr)
+                self.assertEqual(self.world.kafka.count(EVENTS), before + added)
 
     def test_sighup_does_no_harm(self):
         self.world.dispatcher.signal(signal.SIGHUP)

@@ -94,6 +94,7 @@ internal final class IndexFeedLoop {
         }
         reader.read(max: Self.batchRecords, timeout: Self.wait) { take($0) }
         if let recreated { return buildAnew("\(recreated) goes back to before what was read") }
+        progress.look(at: SystemTime.shared.wall) { reader.end(of: $0) }
         guard batch.isEmpty || hand() else { return }
         guard reader.hasReachedEveryEnd else { return }
         let now = SystemTime.shared.monotonic
@@ -124,10 +125,7 @@ internal final class IndexFeedLoop {
     private func take(_ record: borrowing KafkaRecord) {
         let timestamp = record.timestampMillis ?? 0
         let place = TopicPartition(record.topic, record.partition)
-        let isNext = progress.read(
-            place, offset: record.offset, timestamp: UnixMillis(timestamp),
-            at: SystemTime.shared.wall)
-        guard isNext, recreated == nil else {
+        guard progress.read(place, offset: record.offset), recreated == nil else {
             recreated = recreated ?? place
             return
         }
@@ -163,7 +161,7 @@ internal final class IndexFeedLoop {
     /// All partitions of both topics; nil, and said why, when they cannot be had.
     private func partitions() -> [IndexTopicPartition]? {
         do throws(KafkaError) {
-            counts = try countPartitions()
+            counts = try countPartitions(within: .seconds(5))
             countedAt = SystemTime.shared.monotonic
             guard counts.allSatisfy({ $0.value > 0 || $0.key == .users }) else {
                 report("\(settings.devices) or \(settings.invalidations) does not exist")
@@ -179,8 +177,10 @@ internal final class IndexFeedLoop {
         }
     }
 
-    private func countPartitions() throws(KafkaError) -> [IndexTopic: Int32] {
-        let cluster = try Admin(settings.kafka).describeCluster(timeout: .seconds(5))
+    private func countPartitions(
+        within timeout: TimeSpan
+    ) throws(KafkaError) -> [IndexTopic: Int32] {
+        let cluster = try Admin(settings.kafka).describeCluster(timeout: timeout)
         var counts: [IndexTopic: Int32] = [:]
         for topic in IndexTopic.allCases {
             counts[topic] = cluster.topic(settings.name(of: topic))?.partitions ?? 0
@@ -193,7 +193,8 @@ internal final class IndexFeedLoop {
         let now = SystemTime.shared.monotonic
         guard now - countedAt >= seekInterval else { return }
         countedAt = now
-        guard let found = try? countPartitions() else { return }
+        // Shorter than a hand-over, which must not find this thread waiting.
+        guard let found = try? countPartitions(within: .seconds(1)) else { return }
         let grown = IndexTopic.allCases.filter { found[$0] ?? 0 > counts[$0] ?? 0 }
         guard !grown.isEmpty else { return }
         for topic in grown {

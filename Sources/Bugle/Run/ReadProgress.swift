@@ -12,6 +12,18 @@ internal struct ReadProgress {
         var isAtEnd = false
         /// Everything up to this moment was read.
         var asOf = UnixMillis(0)
+        /// Where it ended a while ago.
+        var goal: Goal?
+    }
+
+    private struct Goal {
+        let offset: Int64
+        let seenAt: UnixMillis
+
+        init(_ offset: Int64, _ seenAt: UnixMillis) {
+            self.offset = offset
+            self.seenAt = seenAt
+        }
     }
 
     private var partitions: [TopicPartition: Partition] = [:]
@@ -23,15 +35,11 @@ internal struct ReadProgress {
 
     /// Takes in a record; false when it stands before what was read: then the partition is not the
     /// one that it was.
-    mutating func read(
-        _ place: TopicPartition, offset: Int64, timestamp: UnixMillis, at now: UnixMillis
-    ) -> Bool {
+    mutating func read(_ place: TopicPartition, offset: Int64) -> Bool {
         var partition = partitions[place] ?? Partition()
         guard offset >= partition.next else { return false }
         partition.next = offset + 1
         partition.isAtEnd = false
-        // A producer's clock may be ahead.
-        partition.asOf = max(partition.asOf, min(timestamp, now))
         partitions[place] = partition
         return true
     }
@@ -47,8 +55,22 @@ internal struct ReadProgress {
         return true
     }
 
-    /// As of when everything was read. A partition that is written to all the time never is at its
-    /// end: of that one it is the time of its newest record.
+    /// Compares what is read with where partitions ended a while ago. One that is written to all the
+    /// time never is at its end; what there was at a moment is read all the same. Its records' own
+    /// times say nothing of that: producers set them.
+    mutating func look(at now: UnixMillis, end: (TopicPartition) -> Int64?) {
+        for (place, old) in partitions where !old.isAtEnd {
+            var partition = old
+            if let goal = partition.goal, partition.next >= goal.offset {
+                partition.asOf = max(partition.asOf, goal.seenAt)
+                partition.goal = nil
+            }
+            if partition.goal == nil { partition.goal = end(place).map { Goal($0, now) } }
+            partitions[place] = partition
+        }
+    }
+
+    /// As of when everything was read.
     mutating func asOf(_ now: UnixMillis) -> UnixMillis {
         for (place, partition) in partitions where partition.isAtEnd {
             partitions[place]?.asOf = max(partition.asOf, now)

@@ -287,7 +287,7 @@ class Run:
                     records.append((user, generator.choice(POISON)))
                     continue
                 self.published += 1
-                fields = {}
+                fields = {"app": "shop"}
                 if generator.random() < COLLAPSED_SHARE:
                     fields["collapse_key"] = f"score-{generator.randrange(2)}"
                 records.append((user, event(f"chaos-{self.published}", user, **fields)))
